@@ -18,6 +18,7 @@ FOLDERS = ("evalsite", "evalsite/access", "evaluators", "runs")
 # In the order in which a newcomer needs them; all others follow.
 FIRST = (
     *("up", "createadmin", "login_link", "import", "evaluate", "resume", "results", "compare"),
+    *("list", "show", "validate", "target", "baseline"),
     *("export", "import_results", "add_model", "demo"),
 )
 WORKER = "worker"
@@ -123,6 +124,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(argv: Sequence[str]) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+    if os.environ.get("NO_COLOR"):
+        os.environ["DJANGO_COLORS"] = "nocolor"
     program, *words = argv
     if not words or (words[0] in HELP and len(words) == 1):
         sys.stdout.write(overview())

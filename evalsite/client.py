@@ -128,7 +128,7 @@ class Report:
 
 
 class Evalsite:
-    """A site, reached with a token of the role editor.
+    """A site, reached with a token with the scopes run and edit.
 
     Without arguments, EVALSITE_SERVER and EVALSITE_TOKEN name them.
     """

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter
-from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,8 +16,8 @@ from evaluators.models import LanguageModel
 from runs.api.bodies import Body, UnusableBodyError, form_errors, pointer
 from runs.api.params import ListRequest, NoParams
 from runs.api.schema import reads, writes
-from runs.documents import Document, Dollars
 from runs.lists import Key, Keyset, ListQuery
+from runs.targets.documents import ModelDoc, ModelSettings, model_document
 
 MAY_CHANGE = "evaluators.change_languagemodel"
 MODEL = OpenApiParameter("slug", str, "path", description="The short name of a language model.")
@@ -31,50 +29,6 @@ class ModelsQuery(ListQuery):
     """All language models."""
 
 
-class ModelSettings(Document):
-    """What a model's calls need, and what they cost."""
-
-    name: Annotated[str, Field(min_length=1, max_length=100)]
-    """Its name."""
-    base_url: str
-    """The part of the address before /chat/completions."""
-    model_id: Annotated[str, Field(min_length=1, max_length=200)]
-    """The id that the server uses."""
-    key_variable: str = ""
-    """The variable of the server that holds the key; "" for none."""
-    reply_mode: str = "json_schema"
-    """The first way to ask for a structured reply: json_schema, json_object or text."""
-    parameters: dict[str, Any] = {}
-    """What is sent with every call, such as temperature and max_tokens."""
-    concurrency: int = 8
-    """The most calls in flight, over all workers: 1 to 500."""
-    requests_per_minute: int | None = None
-    """The most calls that start in a minute; null for no limit."""
-    timeout_s: int = 60
-    """The longest a call may take, seconds: 1 to 600."""
-    input_price_usd_per_mtok: Dollars | None = None
-    """The price of a million input tokens, US dollars; null for that of the price library."""
-    output_price_usd_per_mtok: Dollars | None = None
-    """The price of a million output tokens, US dollars; null for that of the price library."""
-    cached_price_usd_per_mtok: Dollars | None = None
-    """The price of a million cached input tokens, US dollars; null for that of the price library."""
-    send_trace_headers: bool = False
-    """Whether target, case and evaluator of each call are sent to the server."""
-
-
-class ModelDoc(ModelSettings):
-    """A language model behind an OpenAI-compatible endpoint."""
-
-    slug: str
-    """Its short name, by which suites and targets name it."""
-    has_stored_key: bool
-    """Whether a key is stored. It is never given."""
-    last_tested_at: datetime | None
-    """When it was tested last; null for never, or not since it was changed."""
-    updated_at: datetime
-    """When it was last changed."""
-
-
 class ModelBody(ModelSettings, Body):
     """A language model with its settings; what is left out gets its default."""
 
@@ -84,13 +38,6 @@ class ModelBody(ModelSettings, Body):
     """Its key, which is stored encrypted. Left out of a change, the stored one stays."""
     remove_key: bool = False
     """Whether the stored key is removed."""
-
-
-def model_document(model: LanguageModel) -> ModelDoc:
-    """Describe a model without its key."""
-    return ModelDoc(
-        **model.facts(), last_tested_at=model.last_tested_at, updated_at=model.updated_at
-    )
 
 
 @reads("Language models", ModelDoc, lists=ModelsQuery, tag="models")

@@ -6,8 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from rest_framework.exceptions import NotFound
@@ -43,22 +42,7 @@ from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
 from runs.results.runs import with_list_columns
-
-
-def with_counts(suites: QuerySet[Suite]) -> QuerySet[Suite]:
-    """Return suites with their case and run counts, their judge and their baseline run."""
-    cases = Case.objects.filter(suite=OuterRef("pk"), is_current=True)
-    runs = Run.objects.filter(suite=OuterRef("pk"))
-    return (
-        suites.select_related("judge", "baseline_run")
-        .annotate(case_count=_count(cases), run_count=_count(runs))
-        .defer("baseline_run__snapshot", "baseline_run__summary", "baseline_run__leaf_scores")
-    )
-
-
-def _count(rows: QuerySet[Any]) -> Any:
-    total = rows.order_by().values("suite").annotate(total=Count("pk")).values("total")
-    return Coalesce(Subquery(total, output_field=IntegerField()), 0)
+from runs.suites.queries import with_counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,66 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
-from django import forms
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluators.catalog.kind_forms import JsonField, LinesField
 from evaluators.models import LanguageModel
 from runs import lists
 from runs.api.bodies import Body, UnusableBodyError, form_errors, pointer, read_body
 from runs.api.params import ListRequest, NoParams
 from runs.api.schema import reads, writes
-from runs.documents import Document
 from runs.lists import Key, Keyset, ListQuery
 from runs.models.suites import Target
 from runs.target_kinds import UnknownTargetKindError
-from runs.targets.forms import MAX_ROWS, HeadersField, TargetForm, target_form
+from runs.targets.documents import TargetDoc, target_document
+from runs.targets.forms import MAX_ROWS, HeadersField, TargetForm, form_data, target_form
 
 MAY_CHANGE = "runs.change_target"
 TARGET = OpenApiParameter("target", int, "path", description="The id of a target.")
 BY_NAME = Keyset(Key("name", str), Key("pk", int))
-
-
-class TargetDoc(Document):
-    """A target: the system under test."""
-
-    id: int
-    """Its id."""
-    name: str
-    """Its name, unique on the site."""
-    kind: str
-    """Its kind: chat, http, command, recorded or pushed."""
-    description: str
-    """What it is."""
-    model: str | None
-    """The short name of its language model; null without one."""
-    config: dict[str, Any]
-    """The settings of its kind; values of secret headers are never shown."""
-    updated_at: datetime
-    """When it was last changed."""
-
-
-def target_document(target: Target) -> TargetDoc:
-    """Describe a target that was read with its model."""
-    return TargetDoc(
-        id=target.pk,
-        name=target.name,
-        kind=target.kind,
-        description=target.description,
-        model=target.model.slug if target.model else None,
-        config=target.config,
-        updated_at=target.updated_at,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +127,19 @@ def _save(request: Request, body: TargetBody, target: Target | None) -> TargetDo
         )
     if blank.kind.replays and target is None:
         raise UnusableBodyError({pointer("kind"): ["Recorded outputs are imported as a file."]})
-    form = target_form(body.kind, _form_data(blank, body), target=target)
+    form = target_form(body.kind, form_data(blank, _values(blank, body)), target=target)
     if not form.is_valid():
         raise UnusableBodyError(form_errors(form, {name: ("config", name) for name in settings}))
     member: Any = request.user
     return target_document(form.save(saved_by=member))
 
 
-def _form_data(form: TargetForm, body: TargetBody) -> dict[str, Any]:
-    """Return the body as the form of the kind sends it."""
-    usual = {name: form.fields[name].initial for name in form.kind.config.model_fields}
-    values = {**usual, **body.config, "name": body.name, "description": body.description}
+def _values(form: TargetForm, body: TargetBody) -> dict[str, Any]:
+    """Return the values of the body by field; raises UnusableBodyError for a model or header that cannot be."""
+    values = {**body.config, "name": body.name, "description": body.description}
+    for name in body.config:
+        if isinstance(form.fields[name], HeadersField):
+            values[name] = _header_rows(name, body.config[name])
     if body.model is not None and "model" in form.fields:
         model = LanguageModel.objects.filter(slug=body.model).first()
         if model is None:
@@ -182,34 +147,14 @@ def _form_data(form: TargetForm, body: TargetBody) -> dict[str, Any]:
                 {pointer("model"): [f"There is no language model {body.model!r}."]}
             )
         values["model"] = model.pk
-    data: dict[str, Any] = {}
-    for name, value in values.items():
-        data |= _field_data(name, form.fields[name], value)
-    return data
+    return values
 
 
-def _field_data(name: str, field: forms.Field, value: Any) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if isinstance(field, HeadersField):
-        try:
-            rows = read_body(HeadersBody, {"headers": value}).headers
-        except UnusableBodyError as error:
-            errors = {
-                place.removeprefix("/headers"): texts for place, texts in error.errors.items()
-            }
-            raise UnusableBodyError(
-                {pointer("config", name) + place: texts for place, texts in errors.items()}
-            ) from None
-        return {
-            f"{name}-{number}-{part}": text
-            for number, header in enumerate(rows)
-            for part, text in header
-        }
-    if isinstance(field, LinesField) and isinstance(value, list):
-        return {name: "\n".join(map(str, value))}
-    if isinstance(field, JsonField):
-        return {name: json.dumps(value)}
-    if isinstance(field, forms.BooleanField):
-        return {name: "on"} if value else {}
-    return {name: str(value)}
+def _header_rows(name: str, rows: Any) -> list[dict[str, Any]]:
+    try:
+        return [dict(header) for header in read_body(HeadersBody, {"headers": rows}).headers]
+    except UnusableBodyError as error:
+        errors = {place.removeprefix("/headers"): texts for place, texts in error.errors.items()}
+        raise UnusableBodyError(
+            {pointer("config", name) + place: texts for place, texts in errors.items()}
+        ) from None

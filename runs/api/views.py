@@ -47,7 +47,6 @@ from runs.api.queries import (
     case_revision,
     get_result,
     get_run,
-    with_counts,
 )
 from runs.api.schema import (
     CAMPAIGN,
@@ -121,6 +120,7 @@ from runs.suites.documents import (
     VersionDetailDoc,
     VersionDoc,
 )
+from runs.suites.queries import with_counts
 from runs.suites.version_pages import BY_NUMBER, VersionsQuery
 
 BY_SLUG = Keyset(Key("slug", str))

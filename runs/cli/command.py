@@ -72,6 +72,7 @@ class SiteCommand(BaseCommand):
     creates_site: ClassVar[bool] = False
     misuse_code: ClassVar[int] = MISUSED
     is_parsed = False
+    is_at_shell = False
     # The others would import every page.
     requires_system_checks = ("environment",)
     requires_migrations_checks = True
@@ -83,6 +84,7 @@ class SiteCommand(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """End with the command's own exit code on wrong usage."""
+        self.is_at_shell = True
         try:
             super().run_from_argv(argv)
         except SystemExit as end:
@@ -98,8 +100,17 @@ class SiteCommand(BaseCommand):
             self.stderr.write(message)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Turn every failure into one exit code and a message."""
+        """Turn every failure into one exit code and a message, which at the command line is printed as it is."""
         self.is_parsed = True
+        try:
+            return self._execute(*args, **options)
+        except CommandError as error:
+            if not self.is_at_shell or isinstance(error, SystemCheckError):
+                raise
+            self.stderr.write(str(error))
+            sys.exit(error.returncode)
+
+    def _execute(self, *args: Any, **options: Any) -> str | None:
         try:
             return super().execute(*args, **options)
         except SystemCheckError as error:

@@ -7,6 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
 from evaluators.kinds import all_kinds
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec
@@ -14,7 +17,7 @@ from evaluators.templatetags import figures
 from runs.audit.queries import AuditChange, changes_between
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run, RunStatus
-from runs.models.suites import POLICY_CHOICES, Suite, SuiteDraft, Target
+from runs.models.suites import POLICY_CHOICES, Case, Suite, SuiteDraft, Target
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import change_facts, compare_specs, evaluator_facts
 from runs.suites.drafts import (
@@ -521,3 +524,19 @@ def _ways(siblings: Sequence[Mapping[str, Any]], position: int, path: str) -> Co
         "out": not alone and "/" in path,
     }
     return tuple(way for way, possible in can.items() if possible)
+
+
+def with_counts(suites: QuerySet[Suite]) -> QuerySet[Suite]:
+    """Return suites with their case and run counts, their judge and their baseline run."""
+    cases = Case.objects.filter(suite=OuterRef("pk"), is_current=True)
+    runs = Run.objects.filter(suite=OuterRef("pk"))
+    return (
+        suites.select_related("judge", "baseline_run")
+        .annotate(case_count=_count(cases), run_count=_count(runs))
+        .defer("baseline_run__snapshot", "baseline_run__summary", "baseline_run__leaf_scores")
+    )
+
+
+def _count(rows: QuerySet[Any]) -> Any:
+    total = rows.order_by().values("suite").annotate(total=Count("pk")).values("total")
+    return Coalesce(Subquery(total, output_field=IntegerField()), 0)

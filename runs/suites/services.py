@@ -109,7 +109,7 @@ class NoBaselineError(DomainError):
     code = "no_baseline"
 
 
-def make_baseline(run: Run, *, by: User) -> bool:
+def make_baseline(run: Run, *, by: User | None) -> bool:
     """Make a run the baseline of its suite, replacing another. Return False if it already is.
 
     Raises NoBaselineError for a run that is not completed: its figures do not cover the whole suite
@@ -123,12 +123,12 @@ def make_baseline(run: Run, *, by: User) -> bool:
     return _set(run.suite_id, run, by)
 
 
-def drop_baseline(run: Run, *, by: User) -> bool:
+def drop_baseline(run: Run, *, by: User | None) -> bool:
     """Make a run the baseline no longer. Return False if it is not the baseline now."""
     return _set(run.suite_id, None, by, only_from=run)
 
 
-def _set(suite_id: int, run: Run | None, by: User, only_from: Run | None = None) -> bool:
+def _set(suite_id: int, run: Run | None, by: User | None, only_from: Run | None = None) -> bool:
     with transaction.atomic():
         suites = Suite.objects.select_for_update(of=("self",)).select_related("baseline_run")
         suite = suites.defer("baseline_run__snapshot", "baseline_run__leaf_scores").get(pk=suite_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
@@ -254,7 +255,7 @@ def last_changer(target: Target) -> str:
 
 
 def record_change(
-    target: Target, before: dict[str, Any] | None, entered: list[str], changed_by: User
+    target: Target, before: dict[str, Any] | None, entered: list[str], changed_by: User | None
 ) -> None:
     """Record a change in the audit log, with the names of secret headers whose values were entered."""
     AuditEntry.objects.record(
@@ -435,8 +436,11 @@ class TargetForm(forms.Form):
             self.target,
         )
 
-    def save(self, *, saved_by: User) -> Target:
-        """Store the target and audit the change; raises TargetNameTakenError, TargetChangedError and ProgramsRefusedError."""
+    def save(self, *, saved_by: User | None) -> Target:
+        """Store the target and audit the change, without a member that of the command line.
+
+        Raises TargetNameTakenError, TargetChangedError and ProgramsRefusedError.
+        """
         with transaction.atomic():
             self._refuse_if_changed()
             target = self.target or Target(kind=self.kind.name)
@@ -459,10 +463,10 @@ class TargetForm(forms.Form):
         target.encrypted_secrets = self.secrets
 
     def _check_program(
-        self, stored: dict[str, Any] | None, config: dict[str, Any], saved_by: User
+        self, stored: dict[str, Any] | None, config: dict[str, Any], saved_by: User | None
     ) -> None:
         """Raise ProgramsRefusedError for a new or changed program that the member may not run."""
-        if not self.kind.uses_sandbox or saved_by.has_perm(RUN_SCRIPTS):
+        if not self.kind.uses_sandbox or saved_by is None or saved_by.has_perm(RUN_SCRIPTS):
             return
         read = self.kind.config.model_validate
         if stored is None or read(stored) != read(config):
@@ -565,7 +569,7 @@ class RecordedTargetForm(TargetForm):
         return content
 
     @transaction.atomic
-    def save(self, *, saved_by: User) -> Target:
+    def save(self, *, saved_by: User | None) -> Target:
         """Store the target with its outputs; raises DomainError naming the line that is wrong."""
         chosen = self.cleaned_data
         imported = import_recorded_outputs(
@@ -594,6 +598,35 @@ def target_form(
     if kind.replays and target is None:
         return RecordedTargetForm(kind, *args)
     return TargetForm(kind, *args, target=target, trial=trial)
+
+
+def form_data(form: TargetForm, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by field as a page sends them, so that programs and commands are held to the same rules.
+
+    What is left out of the settings has the default of its kind. Headers are rows of name, value and secret.
+    """
+    usual = {name: form.fields[name].initial for name in form.kind.config.model_fields}
+    data: dict[str, Any] = {}
+    for name, value in {**usual, **values}.items():
+        if value is not None:
+            data |= _field_data(name, form.fields[name], value)
+    return data
+
+
+def _field_data(name: str, field: forms.Field, value: Any) -> Mapping[str, Any]:
+    if isinstance(field, HeadersField):
+        return {
+            f"{name}-{number}-{part}": text
+            for number, header in enumerate(value)
+            for part, text in header.items()
+        }
+    if isinstance(field, LinesField) and isinstance(value, list):
+        return {name: "\n".join(map(str, value))}
+    if isinstance(field, JsonField):
+        return {name: json.dumps(value)}
+    if isinstance(field, forms.BooleanField):
+        return {name: "on"} if value else {}
+    return {name: str(value)}
 
 
 def target_choices() -> list[TargetKind]:

@@ -372,3 +372,24 @@ def test_a_run_without_judge_calls_has_no_evaluation_cost(suite, tmp_path, capsy
         "0.000000000",
         0.5,
     )
+
+
+def test_a_comment_for_a_pull_request_names_what_got_worse_and_calls_nobody(
+    suite, tmp_path, settings
+) -> None:
+    settings.SITE_URL = "https://evals.example"
+    run_of(suite, GOOD, GOOD, GOOD)
+    odd = make_case(suite=suite, key="<b>@ann | `C-4`", position=9)
+    for score in (GOOD, BAD):
+        run = Run.objects.first() if score is GOOD else run_of(suite, GOOD, BAD, GOOD)
+        make_result(run=run, case=odd, score=score[1], verdict=score[0])
+    comment = tmp_path / "comment.md"
+    assert compare("support#1", "support#2", "--force", "--markdown", comment) == 1
+    lines = comment.read_text().splitlines()
+    assert lines[0].startswith("### ❌ Regression: pass rate fell by")
+    assert "| Pass rate | 100.0% (4 of 4) | 50.0% (2 of 4) | -50.0 pts |" in lines
+    assert "| C-002 | pass 0.90 | fail 0.20 | -70.0 pts |" in lines
+    assert "| \\<b\\>@\u200bann \\| \\`C-4\\` | pass 0.90 | fail 0.20 | -70.0 pts |" in lines
+    assert lines[-1] == (
+        "[Open the comparison](https://evals.example/compare/?baseline=support:1&candidate=support:2)"
+    )

@@ -25,7 +25,7 @@ from tests.support.trees import CHECK, tree
 suite = make_suite(slug="support", tree=tree(CHECK))
 for number in range(3):
     make_case(suite=suite, key=f"C-{number}", position=number, metadata={"number": number})
-print(make_token(owner=make_user(role="editor"), name="t", scopes=[Scope.RUN], expires_at=None)[1])
+print(make_token(owner=make_user(role="editor"), name="t", scopes=[Scope.RUN, Scope.EDIT], expires_at=None)[1])
 """
 TESTS = """
 import pytest

@@ -12,8 +12,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from evaluators.templatetags.figures import delta, duration, money, pct, score, threshold
-from runs.cli.command import FAILED, SiteCommand, get_run
+from runs.cli.command import FAILED, SiteCommand, full_url, get_run
 from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
+from runs.cli.markdown import comparison_comment
 from runs.cli.printing import GAPS, print_line
 from runs.compare import comparison as conclusions
 from runs.compare.comparison import Comparison, ComparisonSide, build_comparison, conclude, format_p
@@ -22,7 +23,7 @@ from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, Tolerances, by_harm
 from runs.engine.plan import read_plan
 from runs.models.runs import RunStatus
-from runs.results.runs import ExitConclusion, RunGate
+from runs.results.runs import ExitConclusion, RunGate, run_word
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
 CODES = {
@@ -40,7 +41,7 @@ MAX_ROWS = 20
 MAX_CASE_LENGTH = 48
 # The difference of two rounded figures may be a tenth off the exact change.
 ROUNDING_NOTE = "Figures are rounded down; changes are exact."
-JSON = "--json"
+JSON, MARKDOWN = "--json", "--markdown"
 # For each option: the divisor from its unit to the stored value, its maximum, and its description.
 UNITS = {
     "max_pass_rate_drop": (1.0, 1.0, "a share from 0 to 1, such as 0.02 for two points"),
@@ -66,6 +67,7 @@ exit codes:
 examples:
   evalsite compare support-agent#12 support-agent#13
   evalsite compare support-agent:baseline support-agent:latest --max-pass-rate-drop 0.02
+  evalsite compare support-agent:baseline support-agent:latest --markdown comment.md
 """
 
 
@@ -123,10 +125,18 @@ exit code says whether the candidate is worse than the baseline."""
             metavar="FILE",
             help="Write figures, reasons and every case as JSON; - is standard output.",
         )
+        parser.add_argument(
+            MARKDOWN,
+            type=Path,
+            metavar="FILE",
+            help="Write a comment for a pull request: headline, figures, the cases that got worse, and a link; "
+            "- is standard output.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Compare the runs, print the comparison and exit with its code."""
-        check_writable([(JSON, options["json"])])
+        written = [(name, options[name.strip("-")]) for name in (JSON, MARKDOWN)]
+        check_writable(written)
         baseline, candidate = get_run(options["baseline"]), get_run(options["candidate"])
         tolerances = _tolerances(
             Tolerances.from_policy(read_plan(candidate.snapshot).policy), options
@@ -136,7 +146,8 @@ exit code says whether the candidate is worse than the baseline."""
         )
         result = conclude(comparison, is_forced=options["force"], least_cases=options["min_cases"])
         conclusion = conclude_comparison(result)
-        stream = sys.stderr if options["json"] == STANDARD_OUTPUT else self.stdout
+        is_piped = any(path == STANDARD_OUTPUT for _, path in written)
+        stream = sys.stderr if is_piped else self.stdout
         print_line(stream, comparison_table(comparison))
         print_line(stream, conclusion.sentence)
         print_line(stream, f"Evidence: {result.evidence}")
@@ -146,8 +157,23 @@ exit code says whether the candidate is worse than the baseline."""
                 {**comparison_document(comparison, result).as_json(), **outcome}, indent=2
             )
             write_file(JSON, options["json"], [document, "\n"])
+        if options["markdown"]:
+            write_file(MARKDOWN, options["markdown"], [_comment(comparison, conclusion)])
         if conclusion.code != NO_REGRESSION:
             sys.exit(conclusion.code)
+
+
+def _comment(comparison: Comparison, conclusion: ExitConclusion) -> str:
+    runs = [run_word(side.run) for side in (comparison.baseline, comparison.candidate)]
+    worse = [case for case in by_harm(comparison.cases) if case.status == REGRESSION]
+    return comparison_comment(
+        passed=conclusion.code == NO_REGRESSION,
+        sentence=conclusion.sentence,
+        figures=list(_figures(comparison)),
+        worse=[_case_row(case) for case in worse[:MAX_ROWS]],
+        left=max(0, len(worse) - MAX_ROWS),
+        url=full_url(f"/compare/?baseline={runs[0]}&candidate={runs[1]}"),
+    ).translate(GAPS)
 
 
 def _tolerances(usual: Tolerances, options: dict[str, Any]) -> Tolerances:
