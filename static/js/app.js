@@ -9,6 +9,7 @@ import "./columns.js";
 import "./contact.js";
 import "./row-selection.js";
 import "./swaps.js";
+import "./tabs.js";
 import "./waiting.js";
 import "./fields.js";
 import "./filters.js";
