@@ -116,6 +116,9 @@ def test_a_result_opens_beside_its_table_on_a_wide_window(
     page.keyboard.press("j")
     expect(panel.locator(".stepper")).to_contain_text("2 of 2 failed")
     assert "/C-003/1/" in page.url
+    # A screen reader reads the name of what has the focus now.
+    shown = page.get_by_role("complementary", name=re.compile("^Case C-003 Fail"))
+    expect(shown).to_be_focused()
     expect(page.locator("tr[data-shown]")).to_contain_text("C-003")
     page.go_back()
     expect(panel.locator(".stepper")).to_contain_text("1 of 2 failed")

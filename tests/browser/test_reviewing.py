@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.finishing import summarise_run
@@ -106,8 +106,14 @@ def test_identical_outputs_are_decided_at_once_by_keyboard(
     type_keys(page, "a", "f")
     expect(page.get_by_role("checkbox", name="Also decide 1 identical output")).to_be_checked()
     assert violations(page) == []
+    # The key shows at once that it was heard, before there is an answer.
+    held: list[Route] = []
+    page.route("**/decide/", lambda route: held.append(route))
     page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Save and next")).to_have_css("opacity", "0.6")
+    held[0].continue_()
     expect(page.locator("#review-head")).to_contain_text("run #3")
+    page.unroute("**/decide/")
     saved = page.get_by_role("status").filter(has_text="saved on 2 identical outputs")
     expect(saved).to_have_count(1)
     # The offer is gone with what it was for.

@@ -92,6 +92,8 @@ def test_the_tasks_are_named_in_order_and_their_answers_announced(
     expect(page.get_by_role("checkbox", name=re.compile("agent 1.5"))).to_have_count(1)
     expect(page.locator("#run-estimate")).to_have_attribute("aria-live", "polite")
     expect(page.get_by_role("button", name=re.compile("^Start run"))).to_have_count(1)
+    page.get_by_role("checkbox", name=re.compile("agent 1.5")).check()
+    expect(page.locator("#run-estimate")).to_contain_text("1 × 2 × 1 = 2")
 
 
 def test_a_decision_is_asked_for_by_name_and_announced(
