@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
+
+import numpy as np
 
 from evaluators.scoring.numbers import mean
 from evaluators.templatetags.figures import MISSING, delta, pct
 from runs import lists
 from runs.compare.comparison import Comparison, chance_text, format_p
-from runs.compare.evidence import Paired, correct_by_holm, evidence, paired_figures, shared_changes
+from runs.compare.evidence import (
+    Columns,
+    Paired,
+    correct_by_holm,
+    evidence,
+    paired_figures,
+    share_change,
+    shared_changes,
+)
 from runs.compare.measures import TONES
 from runs.compare.page import EVERY, ComparisonQuery
 from runs.compare.rules import CaseChange
@@ -19,7 +30,7 @@ from runs.filters.fields import METADATA
 from runs.filters.language import FieldComparison, Operator
 from runs.lists import ListQuery
 from runs.models.suites import Case
-from runs.results.display import plain_values
+from runs.results.display import plain_keys, plain_texts
 
 TAGS = ""
 MAX_GROUPS, MAX_KEYS = 40, 30
@@ -85,14 +96,15 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
     All groups and both figures are one family of tests, whose p are corrected together (SCORING §9).
     """
     facts = _facts(comparison)
-    keys = sorted({key for _, metadata in facts.values() for key in metadata})[:MAX_KEYS]
+    found = {key for _, metadata in facts.values() for key in plain_keys(metadata)}
+    keys = sorted(found)[:MAX_KEYS]
     by = by if by in keys else TAGS
     members: dict[str, list[CaseChange]] = defaultdict(list)
     without = 0
     in_both = [change for change in comparison.cases if change.baseline and change.candidate]
     for change in in_both:
         tags, metadata = facts.get(change.case, ((), {}))
-        names = metadata.get(by, ()) if by else tags
+        names = plain_texts(metadata.get(by)) if by else tuple(dict.fromkeys(tags))
         without += not names
         for name in names:
             members[name].append(change)
@@ -108,16 +120,14 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
     )
 
 
-def _facts(
-    comparison: Comparison,
-) -> Mapping[str, tuple[Sequence[str], Mapping[str, Sequence[str]]]]:
-    """Return tags and metadata of the candidate's cases by key; lists and nested values give no groups."""
+def _facts(comparison: Comparison) -> Mapping[str, tuple[Sequence[str], Mapping[str, Any]]]:
+    """Return tags and metadata of the candidate's cases by key."""
     cases = Case.objects.filter(
         pk__in=comparison.candidate.run.cases.order_by().values("case_id")
     ).order_by()
+    rows = cases.values_list("key", "tags", "metadata")
     return {
-        key: (tuple(dict.fromkeys(tags)), dict(plain_values(metadata)))
-        for key, tags, metadata in cases.values_list("key", "tags", "metadata")
+        key: (tags, metadata if isinstance(metadata, dict) else {}) for key, tags, metadata in rows
     }
 
 
@@ -126,26 +136,25 @@ def _evidence(
 ) -> Mapping[str, tuple[Paired, Paired]]:
     """Return the paired changes of pass rate and mean score of each group, each p corrected for all."""
     shared = shared_changes(comparison.cases)
-    columns: list[Sequence[float | None]] = []
+    places = {change.case: place for place, change in enumerate(shared)}
+    shares, scores = (
+        np.array([value(change) for change in shared], dtype=float)
+        for value in (share_change, attrgetter("score_change"))
+    )
+    columns: list[Columns] = []
     for cases in groups.values():
-        names = {change.case for change in cases}
-        inside = [change if change.case in names else None for change in shared]
-        columns.append([_share_change(change) for change in inside])
-        columns.append([change.score_change if change else None for change in inside])
+        inside = [places[change.case] for change in cases if change.case in places]
+        for values in (shares, scores):
+            column = np.full(len(shared), np.nan)
+            column[inside] = values[inside]
+            columns.append(column)
     seed = comparison.seed
     figures = list(paired_figures(columns, seed=seed))
     for place in range(0, len(figures), 2):
-        known = Counter(share for share in columns[place] if share is not None)
+        known = Counter(columns[place][~np.isnan(columns[place])].tolist())
         figures[place] = replace(figures[place], p=evidence(known, seed=seed).p)
     corrected = correct_by_holm(figures)
     return dict(zip(groups, zip(corrected[::2], corrected[1::2], strict=True), strict=True))
-
-
-def _share_change(change: CaseChange | None) -> float | None:
-    if change is None or change.baseline is None or change.candidate is None:
-        return None
-    before, after = change.baseline.pass_share, change.candidate.pass_share
-    return None if before is None or after is None else after - before
 
 
 def _row(

@@ -422,7 +422,7 @@ def significance(
     shared: Sequence[CaseChange], pairs: Sequence[MeasuredPair], *, seed: int
 ) -> Significance:
     """Return the evidence of the shared cases; `pairs` holds their figures in the same order."""
-    shares = [_share_change(change) for change in shared]
+    shares = [share_change(change) for change in shared]
     scores = [change.score_change for change in shared]
     rate, score, *others = paired_figures(
         [shares, scores, *(pair.differences for pair in pairs)], seed=seed
@@ -454,7 +454,8 @@ def _corrected_by_family(
     return list(corrected.values())
 
 
-def _share_change(change: CaseChange) -> float | None:
+def share_change(change: CaseChange) -> float | None:
+    """Return the change of a case's pass share; None without it on both sides."""
     before, after = change.baseline, change.candidate
     if before is None or after is None:
         return None

@@ -138,17 +138,28 @@ def _offered(run: Run) -> Sequence[tuple[str, Sequence[Column]]]:
 def metadata_keys(run: Run) -> Sequence[str]:
     """Return the keys that the metadata of a run's cases have values for, in order, at most 30."""
     cases = Case.objects.filter(pk__in=run.cases.order_by().values("case_id")).order_by()
-    keys = {
-        key
-        for metadata in cases.values_list("metadata", flat=True)
-        for key, _ in plain_values(metadata)
-    }
+    lists = cases.values_list("metadata", flat=True)
+    keys = {key for metadata in lists for key in plain_keys(metadata)}
     return sorted(keys)[:MAX_KEYS]
 
 
-def plain_values(metadata: Any) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield keys of metadata with their values as texts, without those that hold lists of lists or objects."""
+def plain_keys(metadata: Any) -> Iterator[str]:
+    """Yield the keys of metadata, without those that hold nothing, objects, or lists of such."""
     for key, value in metadata.items() if isinstance(metadata, dict) else ():
-        values = value if isinstance(value, list) else [value]
-        if not any(isinstance(one, (dict, list)) or one is None for one in values):
-            yield key, [one if isinstance(one, str) else json.dumps(one) for one in values]
+        if isinstance(value, str) or _is_plain(value):
+            yield key
+
+
+def plain_texts(value: Any) -> Sequence[str]:
+    """Return the values under a key of metadata as texts, none for a key that `plain_keys` leaves out."""
+    if isinstance(value, str):
+        return (value,)
+    if not _is_plain(value):
+        return ()
+    values = value if isinstance(value, list) else [value]
+    return [one if isinstance(one, str) else json.dumps(one) for one in values]
+
+
+def _is_plain(value: Any) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return not any(isinstance(one, (dict, list)) or one is None for one in values)
