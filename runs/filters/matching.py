@@ -427,10 +427,14 @@ class ResultRows(CaseRows):
 
     def names(self, field: Field) -> Mapping[int, Sequence[str]]:
         """Return the tags, metadata, tools, stages of errors or states of review of each case of the runs that has any."""
-        found: dict[int, set[str]] = defaultdict(set)
+        found: dict[int, list[str]] = defaultdict(list)
         for pk, names in self._names(field):
-            found[pk].update(names)
-        return {pk: sorted(names) for pk, names in found.items() if names}
+            found[pk] += names
+        return {
+            pk: sorted(set(names)) if len(names) > 1 else names
+            for pk, names in found.items()
+            if names
+        }
 
     def _names(self, field: Field) -> Iterable[tuple[int, Iterable[str]]]:
         if field.source == Source.METADATA:

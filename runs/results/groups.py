@@ -94,26 +94,28 @@ def group_list(
     if field is None:
         return None
     read = ResultRows([run])
-    names = read.names(field) if field.key != "state" else {}
+    names = {} if field.key == "state" else read.names(field)
     columns = _columns(query, unknown)
     values = {name: read.values(column) for name, column in columns.items()}
     sums = _sums(run)
     is_completed = run.status == RunStatus.COMPLETED
+    by_state = field.key == "state"
+    rows = cases.order_by("position", "pk").values_list("pk", *COUNTS, *COSTS)
     grouped = [
         GroupedCase(
-            names=names.get(row["pk"], ()) if field.key != "state" else (row["live_state"],),
-            state=row["live_state"],
-            executions=row["executions"],
-            counted=row["executions"] if is_completed else row["ended"],
-            passed=row["passed"],
-            errors=row["ended"] - row["scored"],
-            scores=sums[row["case_id"]][:2],
-            latencies=sums[row["case_id"]][2:],
-            target_usd=row["run_cost_usd"],
-            judge_usd=row["evaluation_cost_usd"],
-            values={name: found.get(row["pk"]) for name, found in values.items()},
+            names=(state,) if by_state else names.get(pk, ()),
+            state=state,
+            executions=executions,
+            counted=executions if is_completed else ended,
+            passed=passed,
+            errors=ended - scored,
+            scores=sums[case][0],
+            latencies=sums[case][1],
+            target_usd=target_usd,
+            judge_usd=judge_usd,
+            values={name: found.get(pk) for name, found in values.items()},
         )
-        for row in cases.order_by("position", "pk").values("pk", *COUNTS, *COSTS)
+        for pk, case, state, executions, ended, scored, passed, target_usd, judge_usd in rows
     ]
     summed = [
         name
@@ -149,7 +151,7 @@ def _columns(query: ResultsQuery, unknown: Sequence[str]) -> Mapping[str, Field]
     }
 
 
-def _sums(run: Run) -> Mapping[int, tuple[float, int, float, int]]:
+def _sums(run: Run) -> Mapping[int, tuple[tuple[float, int], tuple[float, int]]]:
     """Return the sums of scores and of latencies by case, each with the number of results that have one."""
     is_scored = Q(status=ResultStatus.SCORED)
     rows: Any = run.results.order_by().values_list("case_id")
@@ -160,7 +162,7 @@ def _sums(run: Run) -> Mapping[int, tuple[float, int, float, int]]:
         latency_count=Count("latency_ms"),
     )
     return {
-        case: (score_sum or 0.0, score_count, latency_sum or 0.0, latency_count)
+        case: ((score_sum or 0.0, score_count), (latency_sum or 0.0, latency_count))
         for case, score_sum, score_count, latency_sum, latency_count in found
     }
 

@@ -7,13 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 from evaluators.scoring.numbers import mean, rounded, sum_known
 from runs.summary.run import pass_interval
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as ExecutionRecord.
+@dataclass(slots=True)
 class GroupedCase:
     """A case of a run over its repetitions, with the `names` of its groups, none for those without.
 
@@ -42,53 +44,83 @@ class GroupValue:
     known: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupFigures:
     """The cases of one group; its `name` is None for those that have none.
 
-    `rates` has for each case how many executions passed, and of how many. Of all `executions`, `scored` decide the
-    mean score and `timed` the mean latency. Costs are sums of the known ones. `seed` fixes the bootstrap.
+    `passed` of `counted` executions passed: the `pass_rate` is None while nothing has ended, and an error has not
+    passed. Of all executions, `scored` decide the mean score. The other figures are computed when they are asked
+    for: of ten thousand groups a page shows a hundred. `sums` are the columns that are added up, others are
+    averaged. `seed` fixes the bootstrap.
     """
 
     name: str | None
-    cases: int
-    states: Mapping[str, int]
-    executions: int
-    rates: Sequence[tuple[int, int]]
-    errors: int
+    members: Sequence[GroupedCase]
+    passed: int
+    counted: int
+    pass_rate: float | None
     mean_score: float | None
     scored: int
-    latency_ms: float | None
-    timed: int
-    target_usd: Decimal | None
-    judge_usd: Decimal | None
-    values: Mapping[str, GroupValue]
+    sums: Sequence[str]
     seed: int
 
     @property
-    def passed(self) -> int:
-        """Return how many executions passed."""
-        return sum(passed for passed, _ in self.rates)
+    def cases(self) -> int:
+        """Return how many cases are in the group."""
+        return len(self.members)
 
     @property
-    def counted(self) -> int:
-        """Return of how many executions."""
-        return sum(counted for _, counted in self.rates)
+    def states(self) -> Mapping[str, int]:
+        """Return the number of cases by state."""
+        return Counter(case.state for case in self.members)
+
+    @property
+    def executions(self) -> int:
+        """Return how many executions the cases have."""
+        return sum(case.executions for case in self.members)
+
+    @property
+    def errors(self) -> int:
+        """Return how many ended without a verdict."""
+        return sum(case.errors for case in self.members)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Return the 95% interval of the pass rate; it takes too long to be asked of thousands of groups at once."""
-        return pass_interval(self.rates, self.seed)
+        """Return the 95% interval of the pass rate."""
+        return pass_interval([(case.passed, case.counted) for case in self.members], self.seed)
 
     @property
-    def pass_rate(self) -> float | None:
-        """Return the share that passed; an error has not passed. None while nothing has ended."""
-        return rounded(self.passed / self.counted) if self.counted else None
+    def latency_ms(self) -> float | None:
+        """Return the mean latency of the `timed` executions."""
+        return _mean(*_total([case.latencies for case in self.members]))
+
+    @property
+    def timed(self) -> int:
+        """Return how many executions have a latency."""
+        return sum(count for _, count in (case.latencies for case in self.members))
+
+    @property
+    def target_usd(self) -> Decimal | None:
+        """Return the sum of the known target costs."""
+        return sum_known(case.target_usd for case in self.members)
+
+    @property
+    def judge_usd(self) -> Decimal | None:
+        """Return the sum of the known judge costs."""
+        return sum_known(case.judge_usd for case in self.members)
 
     @property
     def cost_usd(self) -> Decimal | None:
         """Return target cost + judge cost, None when neither is known."""
         return sum_known((self.target_usd, self.judge_usd))
+
+    @property
+    def values(self) -> Mapping[str, GroupValue]:
+        """Return the columns."""
+        return {
+            name: _value([case.values[name] for case in self.members], is_sum=name in self.sums)
+            for name in self.members[0].values
+        }
 
 
 def group_cases(cases: Iterable[GroupedCase]) -> Mapping[str | None, Sequence[GroupedCase]]:
@@ -104,24 +136,17 @@ def group_figures(
     name: str | None, cases: Sequence[GroupedCase], *, sums: Sequence[str], seed: int
 ) -> GroupFigures:
     """Return the figures of one group of at least one case; columns in `sums` are added up, others averaged."""
-    scores, latencies = [_total([getattr(c, n) for c in cases]) for n in ("scores", "latencies")]
+    passed, counted = sum([case.passed for case in cases]), sum([case.counted for case in cases])
+    total, scored = _total([case.scores for case in cases])
     return GroupFigures(
         name=name,
-        cases=len(cases),
-        states=Counter(case.state for case in cases),
-        executions=sum(case.executions for case in cases),
-        rates=[(case.passed, case.counted) for case in cases],
-        errors=sum(case.errors for case in cases),
-        mean_score=_mean(*scores),
-        scored=scores[1],
-        latency_ms=_mean(*latencies),
-        timed=latencies[1],
-        target_usd=sum_known(case.target_usd for case in cases),
-        judge_usd=sum_known(case.judge_usd for case in cases),
-        values={
-            column: _value([case.values[column] for case in cases], is_sum=column in sums)
-            for column in cases[0].values
-        },
+        members=cases,
+        passed=passed,
+        counted=counted,
+        pass_rate=_mean(passed, counted),
+        mean_score=_mean(total, scored),
+        scored=scored,
+        sums=sums,
         seed=seed,
     )
 
@@ -148,10 +173,11 @@ def sorted_groups(
     is_descending: bool = False,
 ) -> Sequence[GroupFigures]:
     """Return groups by a figure, those without it last. Equal ones begin with the worst: see `_worst_first`."""
-    worst = sorted(groups, key=_worst_first)
-    known = [group for group in worst if figure(group) is not None]
-    rest = [group for group in worst if figure(group) is None]
-    return [*sorted(known, key=figure, reverse=is_descending), *rest]
+    found = [(figure(group), group) for group in sorted(groups, key=_worst_first)]
+    known = [one for one in found if one[0] is not None]
+    known.sort(key=itemgetter(0), reverse=is_descending)
+    rest = (group for value, group in found if value is None)
+    return [*(group for _, group in known), *rest]
 
 
 def _worst_first(group: GroupFigures) -> tuple[float, float, int, str]:
