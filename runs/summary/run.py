@@ -207,7 +207,8 @@ def brief_summary(
     by_case: dict[str, list[ExecutionRecord]] = {}
     for row in rows:
         by_case.setdefault(row.case, []).append(row)
-    cases = {case: _standing(group, policy) for case, group in by_case.items()}
+    known: dict[tuple[Any, ...], tuple[str, float | None]] = {}
+    cases = {case: _standing(group, policy, known) for case, group in by_case.items()}
     scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
     average = mean(scores)
     gates = evaluate_gates(rows, policy, (average, len(scores)), is_completed=is_completed)
@@ -222,10 +223,20 @@ def brief_summary(
     )
 
 
-def _standing(group: list[ExecutionRecord], policy: PolicySpec) -> tuple[str, float | None]:
-    verdict: Verdict | None = case_verdict(group, policy)
-    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
-    return summary_state(group, verdict), mean(scores)
+def _standing(
+    group: list[ExecutionRecord],
+    policy: PolicySpec,
+    known: dict[tuple[Any, ...], tuple[str, float | None]],
+) -> tuple[str, float | None]:
+    """Return state and mean score of a case; `known` keeps them by its facts, of which thousands of cases have few."""
+    facts = tuple(
+        [(row.status, row.verdict, row.score, row.is_forced, row.reviewed_verdict) for row in group]
+    )
+    if (standing := known.get(facts)) is None:
+        verdict: Verdict | None = case_verdict(group, policy)
+        scores = [row.score for row in group if row.score is not None and row.status == SCORED]
+        standing = known[facts] = summary_state(group, verdict), mean(scores)
+    return standing
 
 
 MONEY = ("run_cost_usd", "evaluation_cost_usd")

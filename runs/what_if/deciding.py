@@ -192,6 +192,9 @@ class ResultDecider:
             for node in tree.leaves
         ]
         self.takes_overall = rules.policy.final_score == FINAL_FROM_JUDGE
+        # What thousands of results have in common decides them alike, unless their parts are scored anew.
+        self.is_alike = not self.takes_overall and not any(leaf.rescored for leaf in self.leaves)
+        self.known: dict[tuple[Any, ...], DecidedResult] = {}
         self.by_outcomes = rules.policy.outcomes_decide
         self.sources = [
             leaf
@@ -201,7 +204,19 @@ class ResultDecider:
 
     def decide(self, result: StoredResult, case: StoredCase) -> DecidedResult:
         """Return the result of an answered execution under the rules, without the text of `explain`."""
-        return self._result(self._apply_rules(result, case))
+        if not self.is_alike:
+            return self._result(self._apply_rules(result, case))
+        scores = self.stored.scores.get(result.id, ())
+        # With their types, for False, which is no score, equals 0.
+        facts = (*scores, *map(type, scores), result.marks, case.expected)
+        try:
+            known = self.known.get(facts)
+        except TypeError:
+            # A list of missed parts cannot be looked up.
+            return self._result(self._apply_rules(result, case))
+        if known is None:
+            known = self.known[facts] = self._result(self._apply_rules(result, case))
+        return known
 
     def explain(self, result: StoredResult, case: StoredCase) -> DecidedResult:
         """Return the result with a text on what decided it."""

@@ -104,6 +104,16 @@ def test_errors_stay_errors_and_are_never_a_score():
     assert spared.flips[0].before.decided_by == "tone could not be scored: timed out"
 
 
+@pytest.mark.parametrize("is_scored_first", [True, False])
+def test_no_score_is_not_taken_for_a_score_of_0(is_scored_first):
+    zero, none = scores(facts=0.0, tone=0.9), {**scores(tone=0.9), "facts": Unscored("no reply")}
+    said = [zero, none] if is_scored_first else [none, zero]
+    stored = stored_run(QUALITY, POLICY, said)
+    found = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(pass_threshold=0.9)))
+    assert (found.after.errors, found.after.distribution["fail"]) == (1, 1)
+    assert (found.fixed, found.cases_flipped) == (0, 0)
+
+
 def test_a_case_follows_its_repetitions():
     said = [scores(facts=s, tone=s) for s in (0.9, 0.72, 0.9, 0.9)]
     stored = stored_run(QUALITY, POLICY, said, repetitions=2)
