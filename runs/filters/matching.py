@@ -178,7 +178,7 @@ class CaseRows:
 
 
 class ResultRows(CaseRows):
-    """The cases of runs with their results. Changes are against `baseline`, by the keys of cases."""
+    """The cases of runs with their results. Changes are against `baseline`, one of them, by the keys of cases."""
 
     column = "case"
 
@@ -319,16 +319,16 @@ class ResultRows(CaseRows):
         if test.field.source == Source.CASE and test.field.key != TOKENS:
             return _is_number(_column(test.field), test)
         parts = self._figures(test.field)
-        none = ~_any(Q(pk__in=rows.values(key)) for rows, key in parts)
+        none = ~_any(_in_rows(rows, key) for rows, key in parts)
         if test.operator == Operator.UNEQUAL:
-            return _any(Q(pk__in=rows.filter(_compare(test)).values(key)) for rows, key in parts)
+            return _any(_in_rows(rows.filter(_compare(test)), key) for rows, key in parts)
         found = Q(pk__in=[])
         if any(value is not None for value in test.values):
-            found = _any(Q(pk__in=rows.filter(_compare(test)).values(key)) for rows, key in parts)
+            found = _any(_in_rows(rows.filter(_compare(test)), key) for rows, key in parts)
         return found | none if None in test.values else found
 
     def _figures(self, field: Field) -> Sequence[tuple[QuerySet[Any, Any], str]]:
-        """Return rows with a `value` that is not null, and their column with the id of the case of the run."""
+        """Return rows with a `value` that is not null, and their column with the id of the case, or its row in the run."""
         if field.source == Source.EVALUATOR:
             return self._evaluator(field.key)
         if field.source in PARTS:
@@ -338,16 +338,20 @@ class ResultRows(CaseRows):
                 input_tokens=None, output_tokens=None
             )
             both = Coalesce(F("input_tokens"), 0) + Coalesce(F("output_tokens"), 0)
-            rows = known.order_by().values("run_case__pk").annotate(value=Sum(both))
-            return [(rows, "run_case__pk")]
+            key = self._case_column()
+            return [(known.order_by().values(key).annotate(value=Sum(both)), key)]
         return [(self.rows.annotate(value=_column(field)).exclude(value=None), "pk")]
+
+    def _case_column(self, before: str = "") -> str:
+        """Return the column of results that tells their case; in one run its id does, without another join."""
+        return f"{before}case" if len(self.runs) == 1 else f"{before}run_case__pk"
 
     def _evaluator(self, path: str) -> Sequence[tuple[QuerySet[Any, Any], str]]:
         """Return the means of an evaluator: its scores as they are, and where it is negated, turned."""
         scored = EvaluatorScore.objects.filter(
             self._of("result__run"), path=path, state=ScoreState.SCORED
         )
-        key = "result__run_case__pk"
+        key = self._case_column("result__")
         return [
             (
                 scored.filter(which)
@@ -401,27 +405,22 @@ class ResultRows(CaseRows):
         )
         scored = judged.alias(part=PartScore(detail, field.key, number)).filter(part__isnull=False)
         mean = Round(Cast(Avg("part"), FloatField()), SCORE_DIGITS)
-        key = "result__run_case__pk"
+        key = self._case_column("result__")
         return [(scored.order_by().values(key).annotate(value=mean), key)]
 
     def has_changed(self, test: ChangeTest) -> Q:
         """Return the condition that a figure or the verdict of a case changed against the baseline."""
         if self.baseline is None:
             return Q(pk__in=[])
-        here, there = self.values(test.field), ResultRows([self.baseline]).values(test.field)
+        known = self.values(test.field)
         columns = "pk", "case__key"
-        earlier = {
-            key: there[pk]
-            for pk, key in RunCase.objects.filter(run=self.baseline)
-            .order_by()
-            .values_list(*columns)
-            if pk in there
-        }
+        before = self.rows.filter(run=self.baseline).values_list(*columns)
+        earlier = {key: known[pk] for pk, key in before if pk in known}
         rows = self.rows.exclude(run=self.baseline).values_list(*columns)
         changes = (
-            (pk, _change(earlier[key], here[pk]))
+            (pk, _change(earlier[key], known[pk]))
             for pk, key in rows
-            if pk in here and key in earlier
+            if pk in known and key in earlier
         )
         return Q(pk__in=among(pk for pk, change in changes if _holds(test, change)))
 
@@ -467,11 +466,17 @@ class ResultRows(CaseRows):
         """Return the figure or the state of each case of the runs that has one."""
         if field.key == "state" and field.source == Source.CASE:
             return dict(self.rows.values_list("pk", "state"))
-        return {
-            pk: value
-            for rows, key in self._figures(field)
-            for pk, value in rows.values_list(key, "value")
-        }
+        parts = self._figures(field)
+        found = {pk: value for rows, key in parts for pk, value in rows.values_list(key, "value")}
+        if all(key.endswith("pk") for _, key in parts):
+            return found
+        in_run = self.rows.values_list("case_id", "pk")
+        return {pk: found[case] for case, pk in in_run if case in found}
+
+
+def _in_rows(rows: QuerySet[Any, Any], key: str) -> Q:
+    """Return the condition on cases of runs that they are among rows of `ResultRows._figures`."""
+    return Q(**{"pk__in" if key.endswith("pk") else "case__in": rows.values(key)})
 
 
 class PartScore(Func):
