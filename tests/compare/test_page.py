@@ -396,7 +396,7 @@ def test_one_run_twice_and_unknown_runs_are_answered(client, runs):
 
 def test_queries_do_not_grow_with_the_cases(client, runs, django_assert_max_num_queries):
     client.get(address(runs))
-    with django_assert_max_num_queries(20) as few:
+    with django_assert_max_num_queries(21) as few:
         client.get(address(runs))
     many = [make_scored_run(verdicts=BEFORE * 8, suite=runs[0].suite) for _ in range(2)]
     with django_assert_max_num_queries(len(few.captured_queries)):
