@@ -222,7 +222,7 @@ def awaited(request: Request, run: str) -> Response:
 
 
 class RefusedPushDoc(Document):
-    """An output that came too late to count."""
+    """An output that does not count."""
 
     place: int
     """Its place in the batch, from 0."""
@@ -240,7 +240,7 @@ class PushedDoc(Document):
     awaited: int
     """How many results of the run still wait for an output."""
     refused: list[RefusedPushDoc]
-    """Those for results that are being scored or have a score, by another output."""
+    """Those for results that are being scored, have a score, or got another output earlier in the batch."""
 
 
 @writes(

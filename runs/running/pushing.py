@@ -58,7 +58,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPush:
-    """A push, by its place in the batch, that came too late to count."""
+    """A push, by its place in the batch, that does not count."""
 
     place: int
     reason: str
@@ -81,7 +81,7 @@ def push_outputs(run: Run, pushes: Sequence[Push]) -> PushSummary:
     """Store the outputs and have them scored; safe to repeat, in any order.
 
     An output that was pushed before changes nothing. Another one for the same result replaces it while it waits
-    to be scored, and is refused after that. Raises UnusablePushesError for cases that the run does not have and
+    to be scored, and is refused after that and within one batch. Raises UnusablePushesError for cases that the run does not have and
     outputs that cannot be read, OutputsNotAwaitedError for a run that asks its target itself, and
     RunNotActiveError for new outputs of a run that is over; then nothing has changed.
     """
@@ -117,8 +117,10 @@ def push_outputs(run: Run, pushes: Sequence[Push]) -> PushSummary:
 
 
 def _problem(push: Push) -> str:
-    if push.output.get(ERROR):
-        return ""
+    error = push.output.get(ERROR)
+    if error is not None:
+        is_empty = not error or not str(error).strip()
+        return "Its error is empty. Say what went wrong, or leave error out." if is_empty else ""
     if "output" not in push.output and "messages" not in push.output:
         return "It has neither output nor error. Add one of them."
     try:
@@ -165,6 +167,9 @@ def _take(
         summary.refused.append(RefusedPush(place, "It has another output, which is being scored."))
     elif result.status in (ResultStatus.SCORED, ResultStatus.ERROR):
         reason = "It has another output, which is scored already. Rerun the result first."
+        summary.refused.append(RefusedPush(place, reason))
+    elif result.pk in accepted:
+        reason = "An earlier output of the batch is for the same result. Give each its repetition."
         summary.refused.append(RefusedPush(place, reason))
     else:
         accepted[result.pk] = PushedOutput(result=result, digest=digest, output=push.output)

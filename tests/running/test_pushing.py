@@ -21,6 +21,7 @@ from runs.running.pushing import (
     OutputsNotAwaitedError,
     Push,
     PushSummary,
+    RefusedPush,
     UnusablePushesError,
     close_run,
     push_outputs,
@@ -66,7 +67,14 @@ def test_outputs_are_scored_as_they_come_and_the_last_one_completes_the_run() ->
     work_on_run(run.pk)
     assert figures(run) == ("running", 2, 1, 1, 0)
 
-    push(run, ("C-1", {"error": "the agent crashed"}))
+    crash = {"error": "the agent crashed"}
+    summary = push(run, ("C-1", crash), ("C-1", GOOD), ("C-1", crash))
+    assert (summary.accepted, summary.repeated, summary.awaited) == (1, 1, 0)
+    assert summary.refused == [
+        RefusedPush(
+            1, "An earlier output of the batch is for the same result. Give each its repetition."
+        )
+    ]
     work_on_run(run.pk)
 
     assert figures(run) == ("completed", 3, 1, 1, 1)
@@ -112,6 +120,8 @@ def test_pushing_again_is_safe_at_any_time_and_another_output_never_replaces_a_s
         ("C-9", GOOD, 1, "has no case 'C-9'"),
         ("C-0", GOOD, 3, "has 2 repetitions of case C-0, and no 3"),
         ("C-0", {"text": "hello"}, 1, "neither output nor error"),
+        ("C-0", {**GOOD, "error": " "}, 2, "Its error is empty. Say what went wrong"),
+        ("C-0", {"error": False}, 2, "Its error is empty. Say what went wrong"),
         ("C-0", {**GOOD, "latency_ms": -1}, 1, "latency_ms is -1, not a number of 0 or more"),
         ("C-0", {**GOOD, "trace": "plan"}, 1, "trace is str, not a list of steps"),
     ],
