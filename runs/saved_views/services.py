@@ -1,4 +1,7 @@
-"""What changes saved views: save, change and delete, each with an entry in the audit."""
+"""What changes saved views: save, change and delete, each with an entry in the audit.
+
+Others read the audit too, so it has neither name nor address of a view that only its owner sees.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from runs.suites.services import lock_suite
 
 MAX_VIEWS = 100
 MAX_QUERY_LENGTH = 4_000
-FACTS = ("page", "name", "query", "is_shared", "is_default", "is_own_default")
+MARKS = ("page", "is_shared", "is_default", "is_own_default")
 
 
 class ViewRefusedError(DomainError):
@@ -130,7 +133,9 @@ def clean_name(name: str) -> str:
 
 
 def _facts(view: SavedView) -> dict[str, Any]:
-    return {name: getattr(view, name) for name in FACTS}
+    """Return what the audit says of a view."""
+    names = ("name", "query", *MARKS) if view.is_shared else MARKS
+    return {name: getattr(view, name) for name in names}
 
 
 def _record(action: str, view: SavedView, by: User, **values: Any) -> None:
@@ -139,6 +144,6 @@ def _record(action: str, view: SavedView, by: User, **values: Any) -> None:
         by=by,
         object_type="saved_view",
         object_id=view.pk,
-        object_name=f"{view.suite.slug}: {view.name}",
+        object_name=f"{view.suite.slug}: {view.name}" if view.is_shared else view.suite.slug,
         **values,
     )
