@@ -394,8 +394,10 @@ class TargetForm(forms.Form):
         return name
 
     def clean(self) -> dict[str, Any]:
-        """Refuse settings that the kind refuses, at their field."""
+        """Refuse settings that the kind refuses, at their field, and any for an archived target."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
+        if self.target is not None and self.target.archived_at is not None:
+            self.add_error(None, "This target is archived, so it cannot be changed. Add a new one.")
         for name, field in self.fields.items():
             if isinstance(field, HeadersField) and name in values:
                 self._merge_secrets(name, values)

@@ -10,7 +10,7 @@ from django.test import Client
 from evalsite.access.roles import Scope
 from runs.models.suites import Target
 from tests.api.site import assert_described, assert_refused, get, token_of
-from tests.support.factories import make_model, make_target, make_user
+from tests.support.factories import STARTED, make_model, make_target, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +41,11 @@ def test_a_target_for_pushed_outputs_needs_only_a_name(client: Client) -> None:
     problem = send(client, {"name": "pipeline", "kind": "pushed"}, 400)
     assert problem["errors"] == {
         "/name": ["There is already a target “pipeline”. Choose another name."]
+    }
+    Target.objects.update(archived_at=STARTED)
+    problem = send(client, {"name": "renamed", "kind": "pushed"}, 400, target=told["id"])
+    assert problem["errors"] == {
+        "/": ["This target is archived, so it cannot be changed. Add a new one."]
     }
 
 
