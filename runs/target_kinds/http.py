@@ -26,7 +26,8 @@ providers hand out credentials are refused under any name; private networks are 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
@@ -49,6 +50,7 @@ from runs.engine.ports import Cause, TargetFailure
 from runs.target_kinds._base import AgentFailure, AgentRequest, Header, TargetContext, target_kind
 from runs.target_kinds._replies import REPLY, ReplyPaths, read
 
+MAX_FILLED = 16_000_000
 MESSAGES = "messages"
 NAMES = ("input", "conversation", MESSAGES, "case_id")
 EXPECTED = ("expected", "criteria", "outcome", "rubric")
@@ -79,6 +81,25 @@ def _text_problem(text: str) -> str:
     if MESSAGES in names and not VARIABLE.fullmatch(text.strip()):
         return '{{messages}} is a list and must be the whole text: "{{messages}}"'
     return variables_problem(text, NAMES)
+
+
+def refuse_long(template: Any, case: CaseFacts) -> None:
+    """Raise VariableError where the variables of a template stand for too much: one can be named again and again."""
+    names = Counter(name for text in _texts(template) for name in variables_in(text))
+    length = sum(count * len(value_text(_value(name, case))) for name, count in names.items())
+    if length > MAX_FILLED:
+        raise VariableError(
+            f"the request for case {case.key} has more than {MAX_FILLED // 1_000_000} million characters; name its "
+            "variables less often"
+        )
+
+
+def _texts(template: Any) -> Iterator[str]:
+    if isinstance(template, str):
+        yield template
+    elif isinstance(template, dict | list):
+        for part in template.values() if isinstance(template, dict) else template:
+            yield from _texts(part)
 
 
 def fill_template(template: Any, case: CaseFacts) -> Any:
@@ -268,6 +289,7 @@ async def answer(config: HTTPConfig, context: TargetContext) -> Output | TargetF
     if context.agent is None:
         return TargetFailure(f"target {context.target} cannot be reached from here", Cause.FAILED)
     try:
+        refuse_long([config.url, config.body], context.case)
         request = AgentRequest(
             method=config.method,
             url=fill_url(config.url, context.case),

@@ -8,7 +8,8 @@ import pytest
 
 from evaluators.kinds._base import CaseFacts, Message
 from evaluators.kinds._prompts import VariableError
-from runs.target_kinds.http import fill_template, fill_url, template_problem
+from runs.target_kinds import http
+from runs.target_kinds.http import fill_template, fill_url, refuse_long, template_problem
 
 CASE = CaseFacts(
     key="CS-1/ö",
@@ -47,6 +48,15 @@ def test_texts_lists_and_numbers_come_out_as_what_they_are() -> None:
 def test_a_url_takes_values_that_cannot_change_where_it_leads() -> None:
     url = fill_url("https://a.example/{{metadata.plan}}?id={{case_id}}&q={{input}}", CASE)
     assert url.startswith("https://a.example/gold?id=CS-1%2F%C3%B6&q=Say%20%22hi%22%20%26%20")
+
+
+def test_a_text_that_is_named_again_and_again_is_refused_before_it_fills_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "MAX_FILLED", 100)
+    refuse_long(["https://a.example/{{case_id}}", {"plan": ['{{metadata["plan"]}}'] * 20}], CASE)
+    with pytest.raises(VariableError, match="name its variables less often"):
+        refuse_long(["https://a.example/", {"all": "{{conversation}}" * 10}], CASE)
 
 
 def test_metadata_that_a_case_lacks_is_told_by_name() -> None:
