@@ -19,6 +19,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.text_check import TRIMMABLE
 from evaluators.reading.yaml import Path
 from runs.formats.lines import CASES_KEYS
+from runs.formats.shared_texts import include, include_all
 from runs.formats.yaml import YamlDocument
 from runs.specs.problems import Problem, UnreadableFileError
 
@@ -190,6 +191,7 @@ def _with_shared(case: Any, shared: Mapping[str, Any]) -> Any:
         whole[VARS] = {**shared[VARS], **own_variables}
     if ASSERTIONS[0] in shared and isinstance(own_assertions, list):
         whole[name] = [*own_assertions, *shared[ASSERTIONS[0]]]
+    include_all(whole)
     return whole
 
 
@@ -256,9 +258,11 @@ def _with_values(part: Any, variables: Mapping[str, Any]) -> Any:
 
 def _replaced(text: str, variables: Mapping[str, Any]) -> str:
     """Return a text with these variables filled in; others stay."""
-    return VARIABLE.sub(
-        lambda match: value_text(variables[match[1]]) if match[1] in variables else match[0], text
-    )
+
+    def put(match: re.Match[str]) -> str:
+        return include(value_text(variables[match[1]])) if match[1] in variables else match[0]
+
+    return include(VARIABLE.sub(put, text))
 
 
 def _moved(path: Path, cases_key: str) -> Path:

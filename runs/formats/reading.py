@@ -11,13 +11,13 @@ from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.script.program import locate_script
 from evaluators.reading.yaml import Path
+from runs.formats import shared_texts
 from runs.formats.bundles import OUTSIDE, missing_file_message
 from runs.formats.generations import PASSING_SCORE, Generation, environment_variables
 from runs.formats.yaml import YamlDocument, describe_value
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, most_similar
 
 MAX_PROBLEMS = 500
-MAX_SHARED = 200_000_000
 
 
 @dataclass(slots=True)
@@ -97,10 +97,8 @@ class Reading:
         Otherwise a few lines that include a large file again and again could fill the memory.
         """
         self.shared_characters += len(text)
-        if self.shared_characters > MAX_SHARED:
-            millions = MAX_SHARED // 1_000_000
-            message = f"the cases include more than {millions} million characters of shared texts"
-            self.refuse(path, f"{message}; share shorter ones, or in fewer cases", case=case)
+        if self.shared_characters > shared_texts.MAX_SHARED:
+            self.refuse(path, shared_texts.too_much_message(), case=case)
             raise UnreadableFileError(self.in_order())
 
     def keep(self, references: Iterable[str]) -> None:

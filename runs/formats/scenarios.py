@@ -13,6 +13,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.reading.yaml import Path
 from runs.formats.bundles import missing_file_message
 from runs.formats.lines import CASES_KEYS
+from runs.formats.shared_texts import include_all
 from runs.formats.suite_cases import parent_folder
 from runs.formats.yaml import YamlDocument, decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
@@ -41,9 +42,12 @@ class _Scenario:
         rows, tests = self.value.get("config", [{}]), self.value.get("tests")
         if not _are_mappings(rows) or not _are_mappings(tests) or not tests:
             raise self.refusal("a scenario has a list of rows under config, and a list of tests")
+        lines = self._lines()
         for n, row in enumerate(rows):
             for k, test in enumerate(tests):
-                yield self._case(row, n, test), self._lines(k)
+                case = self._case(row, n, test)
+                include_all(case)
+                yield case, lines.get(k, {})
 
     def _case(self, row: Mapping[str, Any], number: int, test: Mapping[str, Any]) -> dict[str, Any]:
         """Return a test with the values of a row; both of their assertions count."""
@@ -57,13 +61,15 @@ class _Scenario:
         own = {"title": str(test["description"])} if test.get("description") else {}
         return {**own, **rest, "id": key, "vars": variables, ASSERTIONS[0]: listed}
 
-    def _lines(self, number: int) -> Mapping[Path, int]:
-        before = (*self.path, "tests", number)
-        return {
-            path[len(before) :]: line
-            for path, line in self.document.lines.items()
-            if path[: len(before)] == before
-        }
+    def _lines(self) -> dict[int, dict[Path, int]]:
+        """Return the lines of the parts of each test, by its place."""
+        before = (*self.path, "tests")
+        lines: dict[int, dict[Path, int]] = {}
+        for path, line in self.document.lines.items():
+            if path[: len(before)] == before and len(path) > len(before):
+                number, *inner = path[len(before) :]
+                lines.setdefault(int(number), {})[tuple(inner)] = line
+        return lines
 
 
 def with_scenarios(
@@ -96,7 +102,7 @@ def with_scenarios(
 
 
 def _scenarios(document: YamlDocument, key: str, files: Mapping[str, bytes]) -> Iterator[_Scenario]:
-    given = document.value[key]
+    given, seen = document.value[key], set[str]()
     for n, item in enumerate(given if isinstance(given, list) else [given]):
         place = (key, n) if isinstance(given, list) else (key,)
         if isinstance(item, Mapping):
@@ -113,6 +119,10 @@ def _scenarios(document: YamlDocument, key: str, files: Mapping[str, bytes]) -> 
             message = missing_file_message(item, files, parent_folder(document.file))
             raise UnreadableFileError([replace(problem, message=message)])
         for path in paths:
+            if path in seen:
+                message = f"names {path} again; name each file once"
+                raise UnreadableFileError([replace(problem, message=message)])
+            seen.add(path)
             named = read_document(decode_text(files[path], path), path)
             listed = named.value if isinstance(named.value, list) else [named.value]
             for k, part in enumerate(listed):

@@ -300,11 +300,19 @@ def with_cases(
     lines = {path: line for path, line in document.lines.items() if path[:1] != (key,)}
     written = {path: text for path, text in document.written.items() if path[:1] != (key,)}
     elsewhere = dict(document.elsewhere)
+    seen: set[str] = set()
     for n, item in enumerate(document.value[key] if is_list else [None]):
         at, part = len(cases), own.get(n, LinedCases())
         if n in references:
             place = (key, n) if is_list else (key,)
             path, part = _read_named(document, place, references[n], files)
+            if path in seen:
+                message = f"names {path} again; name each file once"
+                problem = Problem(
+                    message, document.file, document.line_at(place), key=f"{key}[{n}]"
+                )
+                raise UnreadableFileError([problem])
+            seen.add(path)
             places = [(key, at + number) for number in range(len(part.cases))]
             elsewhere |= dict.fromkeys(places if is_list else [(key,)], path)
         else:

@@ -30,6 +30,7 @@ from runs.formats.lines import (
 )
 from runs.formats.reading import Fields, Reading
 from runs.formats.scenarios import with_scenarios
+from runs.formats.shared_texts import limit_shared_texts
 from runs.formats.suite_cases import (
     BLOCKS,
     Defaults,
@@ -194,10 +195,11 @@ def parse_suite(
 ) -> SuiteWithCases:
     """Return the suite of a parsed file; raises UnreadableFileError like read_suite."""
     document, named = with_cases(document, files)
-    document, combined = with_scenarios(document, files)
-    generation = find_generation(document.value, document.file)
-    if generation is Generation.LATER:
-        document = with_variables(document)
+    with limit_shared_texts(document.file):
+        document, combined = with_scenarios(document, files)
+        generation = find_generation(document.value, document.file)
+        if generation is Generation.LATER:
+            document = with_variables(document)
     reading = Reading(document, files, parent_folder(document.file), generation=generation)
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     content = _suite(reading, suite, _stem(document.file), profile)

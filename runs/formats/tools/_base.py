@@ -24,6 +24,7 @@ from runs.formats.lines import (
     read_object,
     with_plain_numbers,
 )
+from runs.formats.shared_texts import include_all, limit_shared_texts
 from runs.formats.tables import Table, read_table
 from runs.formats.yaml import YamlDocument, decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
@@ -205,6 +206,7 @@ class ToolSuite:
             self.lines |= {(*place, name, n): at for n, at in enumerate(lines)}
         if file and file != self.path:
             self.elsewhere[place] = file
+        include_all(case)
         self.cases.append(dict(case))
 
     def document(self) -> YamlDocument:
@@ -256,7 +258,8 @@ class ToolFormat:
     def _refusing(self, file: ToolFile) -> Iterator[None]:
         # These files follow no schema that we could check first, and their tools change it without notice.
         try:
-            yield
+            with limit_shared_texts(file.path):
+                yield
         except SHAPE_ERRORS as error:
             message = (
                 f"was recognised as {self.label}, but a part of it has another shape: {error!r}"

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from runs.formats.bundles import DAMAGE
+from runs.formats.shared_texts import include
 from runs.formats.tools._base import (
     Row,
     ToolFile,
@@ -255,11 +256,9 @@ def _scored(value: Any) -> dict[str, Any]:
 
 def _attached(text: str, kept: Mapping[str, Any]) -> str:
     """Return a text; Inspect stores long ones apart."""
-    return (
-        as_text(kept.get(text.removeprefix(ATTACHMENT), text))
-        if text.startswith(ATTACHMENT)
-        else text
-    )
+    if not text.startswith(ATTACHMENT):
+        return text
+    return include(as_text(kept.get(text.removeprefix(ATTACHMENT), text)))
 
 
 def _content(content: Any, kept: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from posixpath import normpath
 from typing import Any
 
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
+from runs.formats.shared_texts import include
 from runs.formats.suite_files import make_slug
 from runs.formats.tools._base import (
     NothingToReadError,
@@ -273,7 +274,7 @@ def _filled(text: str, item: Mapping[str, Any]) -> str:
         value: Any = item
         for part in match[2].split(".") if match[1] == "item" else ():
             value = mapping(value).get(part)
-        return as_text(value) if match[1] == "item" else match[0]
+        return include(as_text(value)) if match[1] == "item" else match[0]
 
     return VARIABLE.sub(put, text)
 

@@ -10,9 +10,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
-from itertools import product
+from itertools import islice, product
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -22,6 +22,7 @@ from evaluators.reading.json import read_json
 from runs.formats.bundles import missing_file_message
 from runs.formats.lines import LINES_SUFFIXES, UnreadableLineError, numbered_lines, read_object
 from runs.formats.lines import YAML_SUFFIXES as YAML
+from runs.formats.shared_texts import include
 from runs.formats.tables import read_table
 from runs.formats.tools._base import ToolFile, ToolFormat, ToolSuite, as_text, mapping, objects
 from runs.formats.yaml import YamlDocument, decode_text, read_document
@@ -35,7 +36,8 @@ OTHERS = {"name", "evaluators", "execution", "evalcases", "cases"}
 OF_A_TEST = ("provider", "providerOutput")
 OPTIONS = {"prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts", "transform"}
 LEFT_OUT = "has no counterpart here and was left out"
-MAX_CASES = 20_000
+MAX_CASES, MAX_PROMPTS = 20_000, 1_000
+MAX_ASSERTIONS, MAX_SETS = 200_000, 10
 MAX_KEY, MAX_NAME = 60, 200
 FILE = "file://"
 SEPARATOR = re.compile(r"^---\s*$", re.M)
@@ -99,7 +101,7 @@ def fill(template: str, variables: Mapping[str, Any]) -> str:
     """
     if any(code in template for code in TEMPLATE_CODE):
         raise UnfillableError("{% … %}")
-    return VARIABLE.sub(lambda match: value_text(_variable(match[1], variables)), template)
+    return VARIABLE.sub(lambda match: include(value_text(_variable(match[1], variables))), template)
 
 
 def _variable(name: str, variables: Mapping[str, Any]) -> Any:
@@ -161,14 +163,15 @@ class Keys:
         return free
 
 
-def with_prompt(key: str, label: str, labels: Sequence[str]) -> str:
-    """Return the key of a test with one prompt; with several, the label of the prompt belongs to it."""
+def prompt_endings(labels: Sequence[str]) -> dict[str, str]:
+    """Return what each prompt adds to the key of a test, by label: with several, the label; with one, nothing."""
     if len(labels) < 2:
-        return key
+        return dict.fromkeys(labels, "")
     names = [short(each, MAX_KEY) or f"prompt-{n}" for n, each in enumerate(labels, 1)]
-    at = labels.index(label)
-    name = names[at] if names.count(names[at]) == 1 else f"{names[at]}-{at + 1}"
-    return f"{key}.{name}"
+    counts, endings = Counter(names), dict[str, str]()
+    for n, (label, name) in enumerate(zip(labels, names, strict=True), 1):
+        endings.setdefault(label, f".{name}" if counts[name] == 1 else f".{name}-{n}")
+    return endings
 
 
 def prompt_tags(label: str, labels: Sequence[str]) -> list[str]:
@@ -251,6 +254,9 @@ class _Config:
     suite: ToolSuite
     shared: Mapping[str, Any]
     noted: set[str] = field(default_factory=set)
+    read_tests: dict[str, list[Test]] = field(default_factory=dict)
+    read_values: dict[str, Any] = field(default_factory=dict)
+    assertions: int = 0
 
     @property
     def document(self) -> YamlDocument:
@@ -291,7 +297,22 @@ class _Config:
         return found
 
     def text(self, path: str) -> str:
-        return decode_text(self.files[path], path)
+        return include(decode_text(self.files[path], path))
+
+    def tests(self, path: str) -> list[Test]:
+        """Return the tests of a file, which is read once."""
+        if path not in self.read_tests:
+            self.read_tests[path] = list(_test_file(self, path))
+        return self.read_tests[path]
+
+    def value(self, path: str) -> Any:
+        """Return what a file holds, which is read once: a document, or the text of any other file."""
+        if path not in self.read_values:
+            is_data = path.lower().endswith((".json", *YAML))
+            text = self.text(path)
+            self.read_values[path] = read_document(text, path).value if is_data else text.strip()
+        value = self.read_values[path]
+        return include(value) if isinstance(value, str) else value
 
 
 def _read(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
@@ -303,7 +324,10 @@ def _read(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
         )
     name = suite_name(file.value.get("description"), file.path)
     prompts = _prompts(config)
-    tests = list(_tests(config))
+    tests = list(islice(_tests(config), MAX_CASES + 1))
+    if len(tests) > MAX_CASES:
+        config.refuse(f"has more than {MAX_CASES:,} tests; give a part of them", key="tests")
+        tests = []
     shared = objects(config.shared.get("assert"))
     at = _Assertions(config, {}, config.line("defaultTest"))
     evaluators = [each for each in at.evaluators(shared, is_required=True) if each]
@@ -381,6 +405,9 @@ def _prompts(config: _Config) -> list[Prompt]:
     for n, item in enumerate(given if isinstance(given, list) else [given]):
         line = config.line("prompts", n)
         prompts += _prompt(config, item, line)
+        if len(prompts) > MAX_PROMPTS:
+            config.refuse(f"are more than {MAX_PROMPTS:,}; give a part of them", line, "prompts")
+            return []
     fillable = []
     for prompt in prompts:
         code = _template_code(prompt)
@@ -497,7 +524,7 @@ def _test_list(config: _Config, value: Any, *place: str | int) -> Iterator[Promp
             config.refuse(f"{named[:100]!r} {message}", line, str(place[0]))
             continue
         for path in config.paths(named, line, str(place[0])):
-            yield from _test_file(config, path)
+            yield from config.tests(path)
 
 
 def _test_file(config: _Config, path: str) -> Iterator[PromptfooTest]:
@@ -565,20 +592,29 @@ def _expected(cell: str) -> dict[str, Any]:
 
 def _add_cases(config: _Config, prompts: Sequence[Prompt], tests: Sequence[PromptfooTest]) -> None:
     keys, labels = Keys(), [prompt.label for prompt in prompts]
+    endings = prompt_endings(labels)
     shared_lines = [
         config.line("defaultTest", "assert", n)
         for n in range(len(objects(config.shared.get("assert"))))
     ]
     seen: set[str] = set()
+    count = 0
     for test in tests:
         for variables in _combinations(config, test):
+            # Equal values make the same case again, and count too: lists multiply.
+            count += len(prompts)
+            if count > MAX_CASES:
+                config.refuse(
+                    f"the variables make more than {MAX_CASES:,} cases; give a part of them"
+                )
+                return
             case = _case(config, test, variables)
             key = keys.key(
                 as_text(test.values.get("description")), variables, [test.values.get("assert")]
             )
             before, after = (as_text(_option(config, test, name)) for name in ("prefix", "suffix"))
             for prompt in prompts:
-                whole = with_prompt(key, prompt.label, labels)
+                whole = f"{key}{endings[prompt.label]}"
                 if whole in seen:
                     config.note(
                         "the same test is written again and was left out",
@@ -587,11 +623,6 @@ def _add_cases(config: _Config, prompts: Sequence[Prompt], tests: Sequence[Promp
                         case=whole,
                     )
                     continue
-                if len(seen) >= MAX_CASES:
-                    config.refuse(
-                        f"the variables make more than {MAX_CASES:,} cases; give a part of them"
-                    )
-                    return
                 seen.add(whole)
                 asked = prompt.input(variables, before, after)
                 tags = prompt_tags(prompt.label, labels)
@@ -682,18 +713,26 @@ def _case(config: _Config, test: PromptfooTest, variables: Mapping[str, Any]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Assertions:
-    """The assertions of one place, with the variables in their values."""
+    """The assertions of one place, with the variables in their values; `depth` counts the sets around them."""
 
     config: _Config
     variables: Mapping[str, Any]
     line: int
     file: str = ""
+    depth: int = 0
 
     def evaluators(
         self, assertions: Sequence[Mapping[str, Any]], *, is_required: bool
     ) -> list[dict[str, Any]]:
         """Return an evaluator for each assertion, an empty one for each that was left out."""
         templates = mapping(self.config.file.value.get("assertionTemplates"))
+        self.config.assertions += len(assertions)
+        if self.config.assertions > MAX_ASSERTIONS or self.depth > MAX_SETS:
+            message = (
+                f"the tests have more than {MAX_ASSERTIONS:,} assertions, or sets within {MAX_SETS} others; a template "
+                "cannot hold itself"
+            )
+            raise UnreadableFileError([Problem(message, self.config.file.path, self.line)])
         given = [_resolved(templates, assertion) for assertion in assertions]
         names = assertion_names(fill_all(given, self.variables))
         read = []
@@ -721,7 +760,8 @@ class _Assertions:
             return {}, "its transform is a program that changes the answer, which is not run"
         if kind == SET:
             inner = objects(assertion.get("assert"))
-            children = self.evaluators(inner, is_required=is_required and least is None)
+            within = replace(self, depth=self.depth + 1)
+            children = within.evaluators(inner, is_required=is_required and least is None)
             if not all(children):
                 return {}, "not every assertion in the set has a counterpart"
             gate = {"min_score": least} if is_required and least else {}
@@ -750,7 +790,7 @@ class _Assertions:
             paths = self.config.paths(value, self.line, "value")
             if not paths:
                 return {}, "its file is missing"
-            value = _file_value(paths[0], self.config.text(paths[0]))
+            value = self.config.value(paths[0])
         if kind in LIMITS:
             settings = {"type": "execution_metrics", LIMITS[kind]: least}
             return (settings, "") if least is not None else ({}, "it has no threshold")
@@ -770,11 +810,6 @@ def _resolved(templates: Mapping[str, Any], assertion: Mapping[str, Any]) -> Map
     name = as_text(assertion.get("$ref")).rpartition("/")[2]
     own = {key: part for key, part in assertion.items() if key != "$ref"}
     return {**mapping(templates.get(name)), **own}
-
-
-def _file_value(path: str, text: str) -> Any:
-    is_data = path.lower().endswith((".json", *YAML))
-    return read_document(text, path).value if is_data else text.strip()
 
 
 def _text_settings(kind: str, value: Any, least: Any) -> tuple[dict[str, Any], str]:

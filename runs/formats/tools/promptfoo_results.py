@@ -21,9 +21,9 @@ from runs.formats.tools.promptfoo import (
     Keys,
     assertion_names,
     fill_all,
+    prompt_endings,
     prompt_tags,
     suite_name,
-    with_prompt,
 )
 
 TOOL = "promptfoo"
@@ -66,7 +66,7 @@ def _read_lines(file: ToolFile) -> ToolResults:
 def _lines(rows: Sequence[Row], suite: str) -> Iterator[Row]:
     rows = sorted(rows, key=lambda row: (_number(row[1], "testIdx"), _number(row[1], "promptIdx")))
     labels = list(dict.fromkeys(_label(row) for _, row in rows))
-    keys = Keys()
+    keys, endings = Keys(), prompt_endings(labels)
     for number, row in rows:
         test = mapping(row.get("testCase"))
         variables = mapping(row.get("vars")) or mapping(test.get("vars"))
@@ -75,7 +75,7 @@ def _lines(rows: Sequence[Row], suite: str) -> Iterator[Row]:
             number,
             {
                 "suite": suite,
-                "eval_id": with_prompt(key, _label(row), labels),
+                "eval_id": key + endings[_label(row)],
                 "title": as_text(test.get("description")),
                 "tags": prompt_tags(_label(row), labels),
                 "metadata": {**mapping(test.get("metadata")), "vars": dict(variables)},
@@ -219,11 +219,8 @@ def _table_lines(file: ToolFile) -> Iterator[Row]:
     if table is None:
         return
     outputs = _outputs(table)
-    labels, keys, first = (
-        list(dict.fromkeys(prompt for _, _, prompt in outputs)),
-        Keys(),
-        outputs[0][0],
-    )
+    labels = list(dict.fromkeys(prompt for _, _, prompt in outputs))
+    keys, endings, first = Keys(), prompt_endings(labels), outputs[0][0]
     places = [at for at, _, _ in outputs] + [len(table.columns)]
     for row in table.rows:
         before = dict(zip(table.columns[:first], row.cells[:first], strict=True))
@@ -235,7 +232,7 @@ def _table_lines(file: ToolFile) -> Iterator[Row]:
             yield (
                 row.line,
                 {
-                    "eval_id": with_prompt(key, prompt, labels),
+                    "eval_id": key + endings[prompt],
                     "title": title,
                     "tags": prompt_tags(prompt, labels),
                     "metadata": {"vars": before},

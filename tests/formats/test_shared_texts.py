@@ -1,0 +1,151 @@
+"""Files of a few lines that would make very many cases, or very long ones, are refused before they do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from runs.formats import shared_texts
+from runs.formats.bundles import read_uploads
+from runs.formats.finding import read_suites
+from runs.formats.results_reading import read_results
+from runs.formats.tools import promptfoo
+from runs.specs.problems import UnreadableFileError
+
+LONG = "x" * 400
+CONTAINS = {"type": "contains", "value": "x"}
+TOO_MUCH = "the cases include more than"
+OURS, PROMPTFOO = "a.eval.yaml", "promptfooconfig.yaml"
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_texts, "MAX_SHARED", 20_000)
+    monkeypatch.setattr(promptfoo, "MAX_CASES", 20)
+    monkeypatch.setattr(promptfoo, "MAX_PROMPTS", 20)
+
+
+def packed(files: Mapping[str, Any]) -> BytesIO:
+    stream = BytesIO()
+    with ZipFile(stream, "w") as zipped:
+        for name, value in files.items():
+            zipped.writestr(name, value if isinstance(value, str) else json.dumps(value))
+    stream.seek(0)
+    return stream
+
+
+def config(**more: Any) -> dict[str, Any]:
+    tests = [{"vars": {"q": "one"}, "assert": [CONTAINS]}]
+    return {"prompts": ["{{q}}"], "providers": ["a"], "tests": tests, **more}
+
+
+def asserting(*assertions: Any, **variables: Any) -> dict[str, Any]:
+    return {"tests": [{"vars": {"q": "one", **variables}, "assert": list(assertions)}]}
+
+
+def suite(**more: Any) -> dict[str, Any]:
+    return {"name": "x", "prompts": ["{{ q }}"], "assert": [CONTAINS], **more}
+
+
+ITSELF = {"type": "assert-set", "assert": [{"$ref": "#/a"}, {"$ref": "#/a"}]}
+CASES = [{"id": f"c{n}", "vars": {"q": "one"}} for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({PROMPTFOO: config(**asserting(q=LONG), prompts=["{{q}}" * 100])}, TOO_MUCH),
+        (
+            {
+                PROMPTFOO: config(
+                    prompts=["{{q}}" + "y" * 2000], tests=[{"vars": {"q": [*range(15)]}}]
+                )
+            },
+            TOO_MUCH,
+        ),
+        (
+            {
+                PROMPTFOO: config(
+                    **asserting({"type": "contains-any", "value": ["{{q}}"] * 100}, q=LONG)
+                )
+            },
+            TOO_MUCH,
+        ),
+        (
+            {
+                PROMPTFOO: config(
+                    **asserting(*[{"type": "equals", "value": "file://v.txt"}] * 100)
+                ),
+                "v.txt": LONG,
+            },
+            TOO_MUCH,
+        ),
+        # The same values again and again make one case, and are as many.
+        ({PROMPTFOO: config(**asserting(a=["1"] * 9, b=["1"] * 9))}, "make more than 20 cases"),
+        (
+            {PROMPTFOO: config(prompts=["file://p.txt"]), "p.txt": "a\n---\n" * 21},
+            "are more than 20",
+        ),
+        (
+            {PROMPTFOO: config(tests=["file://t.csv"] * 3), "t.csv": "q\n" + "one\n" * 9},
+            "has more than 20 tests",
+        ),
+        (
+            {PROMPTFOO: config(assertionTemplates={"a": ITSELF}, **asserting({"$ref": "#/a"}))},
+            "a template cannot hold itself",
+        ),
+        (
+            {OURS: suite(prompts=["{{ q }}" * 100], tests=[{"id": "c", "vars": {"q": LONG}}])},
+            TOO_MUCH,
+        ),
+        ({OURS: suite(prompts=["{{ q }}" + LONG], tests=CASES)}, TOO_MUCH),
+        ({OURS: suite(default_test={"vars": {"more": LONG}}, tests=CASES)}, TOO_MUCH),
+        (
+            {
+                OURS: suite(
+                    scenarios=[
+                        {"config": [{"assert": [{**CONTAINS, "value": LONG}]}], "tests": CASES}
+                    ]
+                )
+            },
+            TOO_MUCH,
+        ),
+        (
+            {
+                OURS: suite(scenarios=["file://s.yaml"] * 2),
+                "s.yaml": {"config": [{}], "tests": CASES[:1]},
+            },
+            "names s.yaml again; name each file once",
+        ),
+        (
+            {OURS: suite(tests=["file://c.yaml", "./c.yaml"]), "c.yaml": CASES[:1]},
+            "names c.yaml again; name each file once",
+        ),
+    ],
+)
+def test_files_that_unfold_are_refused(files: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnreadableFileError, match=message):
+        read_suites(read_uploads([("suite.zip", packed(files))]))
+
+
+def test_an_attachment_of_inspect_is_counted_wherever_it_is_named() -> None:
+    sample = {
+        **{"id": 1, "epoch": 1, "input": "q", "target": "a", "scores": {"match": {"value": "C"}}},
+        "attachments": {"long": LONG},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "attachment://long"}] * 100}
+        ],
+    }
+    log = {
+        "version": 2,
+        "status": "success",
+        "eval": {"task": "t", "model": "m"},
+        "samples": [sample],
+    }
+    with pytest.raises(UnreadableFileError, match=TOO_MUCH):
+        read_results(json.dumps(log).encode(), file="log.json")
