@@ -33,6 +33,7 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import close_old_connections
+from django.utils import timezone
 
 from runs import waiting
 
@@ -390,11 +391,17 @@ def wsgi_environ(scope: Message) -> Environ:
 
 
 def is_member(environ: Environ) -> bool:
-    """Tell whether a request comes from somebody who is logged in."""
+    """Tell whether a request comes from somebody who is logged in, or from a program with a token."""
+    # Models can only be imported once Django is set up.
+    from evalsite.access.models import ApiToken
+    from evalsite.access.tokens import bearer_secret
+
     request = WSGIRequest({**environ, "wsgi.input": BytesIO()})
     sessions = import_module(settings.SESSION_ENGINE)
     request.session = sessions.SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
     try:
+        if (secret := bearer_secret(request)) is not None:
+            return ApiToken.objects.working(secret, now=timezone.now()) is not None
         return bool(get_user(request).is_authenticated)
     finally:
         close_old_connections()

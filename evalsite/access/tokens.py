@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -178,17 +179,23 @@ PLAIN_CALL = (
 )
 
 
+def bearer_secret(request: HttpRequest | Request) -> str | None:
+    """Return the secret of the token that a request brings; None without a token."""
+    scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
+    return secret.strip() if scheme.lower() == SCHEME.lower() else None
+
+
 class TokenAuthentication(BaseAuthentication):
     """Authenticate a request by its token; without one, session authentication is tried."""
 
     def authenticate(self, request: Request) -> tuple[User, TokenGrant] | None:
         """Return the owner and the grant, None without a token; raises an APIException."""
-        scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
-        if scheme.lower() != SCHEME.lower():
+        secret = bearer_secret(request)
+        if secret is None:
             return None
         if settings.SECURE_SSL_REDIRECT and not request.is_secure():
             raise PermissionDenied(PLAIN_CALL)
-        grant = find_grant(secret.strip(), now=timezone.now())
+        grant = find_grant(secret, now=timezone.now())
         if grant is None:
             count_wrong_token(request._request)
             # The exact reason would only help somebody who found the token.

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from evalsite import serving
@@ -25,6 +24,8 @@ from evalsite.serving import (
     WholeRequests,
 )
 from runs.waiting import ASKED_AGAIN, HEADER
+from tests.api.site import token_of
+from tests.support.factories import make_user
 
 FILE, STORED, PAGE, FORM, ERROR = "/results.jsonl", "/plotly.js", "/", "/form", "/error"
 LARGE = serving.SMALL_BODY_BYTES + 1
@@ -337,12 +338,14 @@ def test_an_address_in_the_form_for_proxies_leads_to_its_path(asked: str, path: 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_body_without_a_length_arrives_whole_from_a_member() -> None:
-    member = Client()
-    member.force_login(User.objects.create_user("m"))
+@pytest.mark.parametrize("is_program", [False, True], ids=["session", "token"])
+def test_a_body_without_a_length_arrives_whole_from_a_member(is_program: bool) -> None:
+    user, member = make_user(role="editor"), Client()
+    member.force_login(user)
+    login = (b"cookie", member.cookies.output(header="", sep=";").encode())
     headers = [
         (b"transfer-encoding", b"chunked"),
-        (b"cookie", member.cookies.output(header="", sep=";").encode()),
+        (b"authorization", f"Bearer {token_of(user)}".encode()) if is_program else login,
     ]
     pieces = [b"a" * LARGE, b"b"]
 
@@ -360,9 +363,16 @@ def test_a_body_without_a_length_arrives_whole_from_a_member() -> None:
     [(b"content-length", str(LARGE).encode()), (b"transfer-encoding", b"chunked")],
     ids=["length", "chunked"],
 )
-def test_only_members_send_large_bodies(header: tuple[bytes, bytes]) -> None:
+@pytest.mark.parametrize(
+    "login",
+    [(b"cookie", b"evalsite_session=invented"), (b"authorization", b"Bearer invented")],
+    ids=["session", "token"],
+)
+def test_only_members_send_large_bodies(
+    header: tuple[bytes, bytes], login: tuple[bytes, bytes]
+) -> None:
     async def test(site: Site, serve: WholeRequests) -> None:
-        headers = [header, (b"cookie", b"evalsite_session=invented")]
+        headers = [header, login]
         visit = await Visit(FORM, "POST", headers, [b"a" * LARGE], is_whole=False).to(serve)
         assert (visit.status, visit.content) == (403, serving.FOR_MEMBERS.encode())
         assert not site.environ
