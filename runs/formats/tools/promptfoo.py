@@ -254,7 +254,7 @@ class _Config:
     suite: ToolSuite
     shared: Mapping[str, Any]
     noted: set[str] = field(default_factory=set)
-    read_tests: dict[str, list[Test]] = field(default_factory=dict)
+    read_tests: dict[str, list[PromptfooTest]] = field(default_factory=dict)
     read_values: dict[str, Any] = field(default_factory=dict)
     assertions: int = 0
 
@@ -299,7 +299,7 @@ class _Config:
     def text(self, path: str) -> str:
         return include(decode_text(self.files[path], path))
 
-    def tests(self, path: str) -> list[Test]:
+    def tests(self, path: str) -> list[PromptfooTest]:
         """Return the tests of a file, which is read once."""
         if path not in self.read_tests:
             self.read_tests[path] = list(_test_file(self, path))
