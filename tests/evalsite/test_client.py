@@ -13,7 +13,7 @@ import pytest
 from django.core.wsgi import get_wsgi_application
 from django.db import connection
 
-from evalsite.access.roles import Role
+from evalsite.access.roles import Scope
 from evalsite.client import Case, Evalsite, EvalsiteError, Output
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
@@ -71,7 +71,7 @@ def site(transport: Site, waits: list[float]) -> Iterator[Evalsite]:
     suite = make_suite(slug="support", tree=tree(CHECK))
     for number in range(5):
         make_case(suite=suite, key=f"C-{number}", position=number, metadata={"number": number})
-    token = token_of(make_user(role="editor"), role=Role.EDITOR)
+    token = token_of(make_user(role="editor"), scopes=[Scope.RUN, Scope.EDIT])
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
