@@ -224,7 +224,12 @@ def writes(
             path=[*path, *keys],
             tag=tag,
             method=method,
-            request={parser.media_type: OpenApiTypes.BINARY for parser in parsers}
+            request={
+                parser.media_type: OpenApiTypes.OBJECT
+                if parser.media_type == "application/json"
+                else OpenApiTypes.BINARY
+                for parser in parsers
+            }
             if parsers
             else None
             if body is NoBody
@@ -329,5 +334,5 @@ def _page_model(answer: type[Document]) -> type[Document]:
         "results": (list[answer], Field(description="The rows of this page.")),  # type: ignore[valid-type]  # a model made at run time
     }
     return create_model(
-        f"{answer.__name__}Page", __base__=Document, __doc__="One page of many.", **fields
+        f"{answer.__name__}List", __base__=Document, __doc__="One page of many.", **fields
     )
