@@ -82,6 +82,7 @@ class MemberForm(EmailForm, RoleForm):
         max_length=150,
         validators=[UnicodeUsernameValidator()],
         help_text="For logging in, and shown with what the member does: letters, digits and @ . + - _",
+        widget=forms.TextInput(attrs={"autofocus": True}),
     )
     field_order = ("username", "email", "role")
 

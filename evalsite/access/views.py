@@ -38,7 +38,7 @@ from evalsite.access.logins import (
 )
 from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user, use_link
 from evalsite.access.models import ApiToken
-from evalsite.access.roles import MEANINGS, highest_role
+from evalsite.access.roles import MEANINGS, Role, highest_role
 from evalsite.access.sessions import (
     LOGOUT_URL,
     end_sessions,
@@ -198,8 +198,9 @@ def member_list(request: MemberRequest) -> HttpResponse:
 
 @may_change_members
 def member_add(request: MemberRequest) -> HttpResponse:
-    """Add a member and show the link for setting the password."""
-    form = MemberForm(form_data(request))
+    """Add a member and show the link for setting the password; the address may name the role to choose."""
+    role = request.GET.get("role")
+    form = MemberForm(form_data(request), initial={"role": role} if role in Role.values else None)
     if form.is_valid():
         try:
             member = members.add_member(actor=request.user, **form.cleaned_data)

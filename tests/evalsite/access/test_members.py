@@ -76,6 +76,13 @@ def shown_link(text: str) -> str:
     return unescape(match[1]).removeprefix("http://testserver")
 
 
+def test_the_review_queue_leads_an_admin_to_a_form_for_a_reviewer(admin_client: Client) -> None:
+    assert 'href="/members/add/?role=reviewer"' in admin_client.get("/review/").text
+    form = admin_client.get("/members/add/?role=reviewer").text
+    assert re.search(r'value="reviewer"[^>]*checked', form)
+    assert re.search(r'value="viewer"[^>]*checked', admin_client.get("/members/add/?role=x").text)
+
+
 def test_a_new_member_sets_a_password_by_a_link_shown_once(
     admin: User, admin_client: Client, client: Client
 ) -> None:
