@@ -96,14 +96,14 @@ ACTIONS = {
     "restore": "restored",
     "resume": "resumed",
     "revoke": "revoked",
-    "retry": "retried",
+    "retry": "reran results of",
     "refused": "was not allowed",
     "save": "saved",
     "share": "shared",
     "start": "started",
     "stop": "cancelled",
     "try": "tried",
-    "override": "overrode",
+    "override": "reviewed",
     "linked": "linked an account to",
     "link_made": "created a link for",
     "guessed": "sent many",
@@ -165,13 +165,13 @@ LABELS = {
     "outputs_days": "days until outputs are removed",
     "query": "filter and order",
     "reply_mode": "form of replies",
-    "requests_per_minute": "requests a minute",
+    "requests_per_minute": "requests per minute",
     "revoked_at": "revoked",
     "role": "role of the member",
     "secrets_entered": "secret headers entered",
     "send_trace_headers": "sends trace headers",
     "sha256": "SHA-256 of the file",
-    "text": "what was done",
+    "text": "results",
     "timeout_s": "longest wait (s)",
     "together_with": "deleted together with it",
     "with": "method",
@@ -201,8 +201,8 @@ class AuditChange:
     def words(self) -> str:
         """Return the change on one line, long values cut."""
         if self.before is None:
-            return f"{self.name} {_cut(self.after)}"
-        return f"{self.name} {_cut(self.before)} → {_cut(self.after)}"
+            return f"{self.name}: {_cut(self.after)}"
+        return f"{self.name}: {_cut(self.before)} → {_cut(self.after)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
             query.select(
                 "kind", "Kind of object", ((kind, _kind_name(kind)) for kind in kinds), "Everything"
             ),
-            query.select("who", "Who", ((name, name) for name in members), "Anybody"),
+            query.select("who", "Who", ((name, name) for name in members), "Everyone"),
         ),
         next_address=page.next_address(query),
         file_address=query.address(),
@@ -375,7 +375,7 @@ def _changes(entry: AuditEntry) -> tuple[AuditChange, ...]:
     before, after = entry.before or {}, entry.after or {}
     machine = before.get("verdict") or "errored"
     sides = [side.get("reviewed_verdict") or machine for side in (before, after)]
-    return (AuditChange("verdict", *sides), AuditChange("machine", None, machine))
+    return (AuditChange("verdict", *sides), AuditChange("automatic verdict", None, machine))
 
 
 def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:

@@ -26,24 +26,24 @@ PAGE = "/audit/"
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (None, {"name": "a"}, ["name a"]),
-        ({"name": "a"}, None, ["name a → –"]),
-        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, ["b 2 → 3"]),
+        (None, {"name": "a"}, ["name: a"]),
+        ({"name": "a"}, None, ["name: a → –"]),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, ["b: 2 → 3"]),
         ({"policy": {"pass": 0.8, "gate": "score"}}, {"policy": {"pass": 0.7, "gate": "score"}},
-         ["policy.pass 0.8 → 0.7"]),
-        ({"on": False}, {"on": True, "tags": ["x"]}, ["on false → true", 'tags ["x"]']),
-        ({"a": None}, {"a": 0}, ["a 0"]),
-        ({"a": {}}, {"a": {"b": 1}}, ["a {} → –", "a.b 1"]),
-        ({"reason": "long " * 30}, {"reason": "short"}, ["reason " + ("long " * 8)[:39] + "… → short"]),
+         ["policy.pass: 0.8 → 0.7"]),
+        ({"on": False}, {"on": True, "tags": ["x"]}, ["on: false → true", 'tags: ["x"]']),
+        ({"a": None}, {"a": 0}, ["a: 0"]),
+        ({"a": {}}, {"a": {"b": 1}}, ["a: {} → –", "a.b: 1"]),
+        ({"reason": "long " * 30}, {"reason": "short"}, ["reason: " + ("long " * 8)[:39] + "… → short"]),
         ({"same": 1}, {"same": 1}, []),
         (None, {"role": "viewer", "email": "a@x.org"},
-         ["role of the member viewer", "email address a@x.org"]),
+         ["role of the member: viewer", "email address: a@x.org"]),
         (None, {"with": "a passkey", "mentions": ["ada", "bob"]},
-         ["method a passkey", "mentioned members ada, bob"]),
-        (None, {"mentions": []}, ["mentioned members none"]),
-        (None, {"expires_at": "2026-11-03T09:05:00+00:00"}, ["expires 3 Nov 2026, 09:05"]),
-        (None, {"expires_at": "never"}, ["expires never"]),
-        ({"has_stored_key": False}, {"has_stored_key": True}, ["has a stored key no → yes"]),
+         ["method: a passkey", "mentioned members: ada, bob"]),
+        (None, {"mentions": []}, ["mentioned members: none"]),
+        (None, {"expires_at": "2026-11-03T09:05:00+00:00"}, ["expires: 3 Nov 2026, 09:05"]),
+        (None, {"expires_at": "never"}, ["expires: never"]),
+        ({"has_stored_key": False}, {"has_stored_key": True}, ["has a stored key: no → yes"]),
         (None, None, []),
     ],
 )  # fmt: skip
@@ -76,7 +76,7 @@ def test_an_entry_that_cannot_be_written_as_text_breaks_neither_page_nor_file(ed
 
     page, client = read(make_client(editor)), make_client(editor)
 
-    assert "body.a x → �" in page
+    assert "body.a: x → �" in page
     assert "later" in page
     lines = [json.loads(line) for line in client.get("/audit/audit.jsonl").getvalue().splitlines()]
     # The first line is the download itself.
@@ -103,7 +103,7 @@ def test_an_entry_names_who_what_and_both_values(editor: User) -> None:
     assert "changed the role of gone<small>" in page
     assert "ada" in page
     assert "command line" in page
-    assert "pass_threshold 0.8 → &lt;b&gt;0.7&lt;/b&gt;, note why" in page
+    assert "pass_threshold: 0.8 → &lt;b&gt;0.7&lt;/b&gt;, note: why" in page
     assert '<span class="unseen">before: </span>0.8</p>' in page
     assert "<b>0.7" not in page
 

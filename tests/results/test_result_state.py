@@ -194,9 +194,9 @@ def test_the_audit_tells_who_overrode_which_result_and_can_be_narrowed_to_it(
     page = client.get(f"{reverse('runs:audit')}?kind=result&who=ann").text
     said = " ".join(unescape(re.sub("<[^>]*>", " ", page)).split())
     assert f"{run.suite.slug} #{run.number} C-001" in said
-    assert "verdict borderline → pass, machine borderline" in said
+    assert "verdict: borderline → pass, automatic verdict: borderline" in said
     assert reverse("runs:result", args=(run.suite.slug, run.number, "C-001", 1)) in page
-    assert "overrode" in said
+    assert "reviewed" in said
 
 
 def test_the_api_tells_each_decision_with_its_author(viewer: Client, ann: User) -> None:
