@@ -342,9 +342,10 @@ def _draw(
     step = edges[1] - edges[0]
     # A count is named below its column, other figures where they begin.
     shift = 0 if measure.most is None else step / 2
+    ticks = _ticks(measure, edges)
     below += [
-        text(x, BASE + 18, _tick(measure, edge, step), anchor="end" if x > 0.97 else "middle")
-        for edge in _ticks(measure, edges)
+        text(x, BASE + 18, _tick(measure, edge, ticks), anchor="end" if x > 0.97 else "middle")
+        for edge in ticks
         for x in [across(float(edge + shift))]
     ]
     for row, (value, words) in enumerate(reversed(flags)):
@@ -374,10 +375,11 @@ def _ticks(measure: CaseMeasure, edges: Sequence[Decimal]) -> list[Decimal]:
     return list(edges[::every])
 
 
-def _tick(measure: CaseMeasure, edge: Decimal, step: Decimal) -> str:
+def _tick(measure: CaseMeasure, edge: Decimal, ticks: Sequence[Decimal]) -> str:
     if measure is COST and edge:
-        # All with the decimals of one step, so that they read as one scale.
-        return f"${edge.quantize(step):f}"
+        # All with the same decimals, so that they read as one scale.
+        decimals = max(-int(tick.normalize().as_tuple().exponent) for tick in ticks)
+        return f"${edge:.{max(decimals, 0)}f}"
     return "0" if not edge and measure.field != "score" else measure.show(edge)
 
 

@@ -357,6 +357,8 @@ def _span(ends: Interval) -> str:
 
 # Each run has a lane in the row of a metric, the latest the lowest, so that intervals stay apart.
 LANE, ROW_ROOM, FIRST_ROW = 7, 16, 14.0
+# The share of the width for names, and the parts of every scale between ticks.
+NAMES, TICKS = 0.32, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,26 +394,26 @@ def part_dots(parts: Sequence[PartTrend], *, runs: Sequence[int]) -> Picture:
             title="Metrics and dimensions",
             empty="No completed run has metrics or dimensions.",
         )
-    left = 0.32
     below: list[Mark] = []
     height = ROW_ROOM + LANE * len(runs)
     base = FIRST_ROW + height * len(parts) + 8
-    for tick in range(6):
-        x = left + (1 - left) * tick / 5
+    first = _first_tick(parts)
+    scales = sorted({part.scale for part in parts})
+    for tick in range(first, TICKS + 1):
+        x = _across(tick / TICKS, first)
         below.append(line((x, FIRST_ROW), (x, base - 8), "grid"))
-        scales = sorted({part.scale for part in parts})
-        words = " / ".join(str(scale * tick // 5) for scale in scales)
-        below.append(text(x, base + 10, words, anchor="end" if tick == 5 else "middle"))
+        words = " / ".join(str(scale * tick // TICKS) for scale in scales)
+        below.append(text(x, base + 10, words, anchor="end" if tick == TICKS else "middle"))
     spots: list[Spot] = []
     for row, part in enumerate(parts):
         top = FIRST_ROW + height * row
         below.append(line((0, top), (1, top), "grid"))
         below.append(
-            text(left, top + height / 2 + 4, part.name, kind="name", anchor="end", shift=-10)
+            text(NAMES, top + height / 2 + 4, part.name, kind="name", anchor="end", shift=-10)
         )
         for mean in part.means:
             lane = top + (ROW_ROOM + LANE) / 2 + LANE * runs.index(mean.number)
-            spots.append(_dot(part, mean, left, lane, is_latest=mean.number == runs[-1]))
+            spots.append(_dot(part, mean, first, lane, is_latest=mean.number == runs[-1]))
     return Picture(
         name="metrics",
         title="Metrics and dimensions",
@@ -435,9 +437,25 @@ def part_dots(parts: Sequence[PartTrend], *, runs: Sequence[int]) -> Picture:
     )
 
 
-def _dot(part: PartTrend, mean: PartMean, left: float, y: float, *, is_latest: bool) -> Spot:
+def _first_tick(parts: Sequence[PartTrend]) -> int:
+    """Return the tick that the axis begins with: the last below all means and intervals."""
+    shares = [
+        (mean.interval[0] if mean.interval else mean.mean) / part.scale
+        for part in parts
+        for mean in part.means
+    ]
+    return min(max(math.floor(min(shares) * TICKS), 0), TICKS - 1)
+
+
+def _across(share: float, first: int) -> float:
+    """Return the place of a share of a scale on an axis that begins with a tick."""
+    begin = first / TICKS
+    return NAMES + (1 - NAMES) * min(max((share - begin) / (1 - begin), 0.0), 1.0)
+
+
+def _dot(part: PartTrend, mean: PartMean, first: int, y: float, *, is_latest: bool) -> Spot:
     def across(value: float) -> float:
-        return left + (1 - left) * min(max(value / part.scale, 0.0), 1.0)
+        return _across(value / part.scale, first)
 
     marks = []
     kind = "s1" if is_latest else "earlier"

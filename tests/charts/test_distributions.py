@@ -103,6 +103,9 @@ class TestColumns:
         cases = side(Decimal("0.0041"), Decimal("0.006"), field="cost_usd")
         picture = distribution(COST, cases, address=as_filter)
         assert picture.rows[0].url == "cost >= $0.004 cost < $0.0045"
+        assert picture.drawing
+        texts = [mark.text for mark in picture.drawing.below]
+        assert [text for text in texts if "$" in text] == ["$0.002", "$0.004", "$0.006"]
 
     @pytest.mark.parametrize("value", [0.001, 0.99, 1.0, 7.0, 12345.678])
     def test_one_case_is_one_column(self, value: float) -> None:

@@ -137,6 +137,9 @@ class TestParts:
             "Tone in #2 mini: 4.0 (95% CI 3.5 to 4.5) of 5, 4 results judged"
         )
         assert [row.cells[1] for row in picture.rows] == ["#2", "#1"]
+        # The axis begins with the last tick below everything.
+        ticks = [text for text in texts(picture) if text != "Tone"]
+        assert ticks == ["2", "3", "4", "5"]
 
     def test_a_metric_that_the_latest_run_lacks_is_not_painted_as_its_own(self) -> None:
         means = [PartMean(1, "run 1", "mini", 3.0, 4)]
