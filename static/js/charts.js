@@ -124,10 +124,9 @@ document.addEventListener("click", async ({ target }) => {
     x: layout.margin.l / width, xanchor: "left", y: 1 - 24 / height,
   };
   layout.font.family = getComputedStyle(document.body).fontFamily;
-  const image = new Image();
-  image.src = await Plotly.toImage({ data, layout, config: CONFIG }, { format: "svg", width, height });
-  await image.decode();
-  save(rastered(image, { width, height }), `${button.dataset.name}-score-cost`);
+  const address = await Plotly.toImage({ data, layout, config: CONFIG }, { format: "svg", width, height });
+  const svg = decodeURIComponent(address.slice(address.indexOf(",") + 1));
+  save(await rastered(svg, { width, height }), `${button.dataset.name}-score-cost`);
 });
 
 // When a swap removes charts, stop observing them; then draw the new ones.

@@ -7,6 +7,8 @@ const LOOK = [...FONT, "fill", "fill-opacity", "stroke", "stroke-width", "stroke
 const EDGE = { top: 52, right: 24, bottom: 20, left: 56 };
 const SVG = "http://www.w3.org/2000/svg";
 const SCALE = 2;
+// The parts of a mark, as the style sheet of the page draws them.
+const MARKS = ".solid { fill: currentColor; stroke: none } .mark { fill: none; stroke: var(--paper); stroke-width: 1.7 }";
 
 function element(name, attributes, text = "") {
   const made = document.createElementNS(SVG, name);
@@ -79,7 +81,18 @@ function heatMap(table) {
   return { parts, width: frame.width, height: frame.height, label: table.caption.textContent };
 }
 
-// Any other table: its words where they stand, its bars, and the lines between its rows. Marks stand beside words.
+// A mark of the sprite, whose shapes an image has to bring along.
+function mark(icon, { left: x, top: y, width, height }) {
+  const symbol = document.querySelector(icon.firstElementChild.getAttribute("href"));
+  const look = getComputedStyle(icon);
+  const copy = element("svg", { x, y, width, height, viewBox: symbol.getAttribute("viewBox") });
+  for (const name of [...LOOK, "color"]) copy.style.setProperty(name, look.getPropertyValue(name));
+  copy.style.setProperty("--paper", look.getPropertyValue("--paper"));
+  copy.append(...symbol.cloneNode(true).childNodes);
+  return copy;
+}
+
+// Any other table: its words where they stand, its bars and marks, and the lines between its rows.
 function table(drawn) {
   const frame = drawn.getBoundingClientRect();
   const at = ({ left, top, width, height }) => (
@@ -89,9 +102,10 @@ function table(drawn) {
   for (const cell of drawn.querySelectorAll("th, td")) {
     const { left: x, top: y, width, height } = at(cell.getBoundingClientRect());
     const look = getComputedStyle(cell);
+    const edge = parseFloat(look.borderBlockEndWidth);
     parts.push(
       element("rect", { x, y, width, height, fill: look.backgroundColor }),
-      element("rect", { x, y: y + height - 1, width, height: 1, fill: look.borderBlockEndColor }),
+      element("rect", { x, y: y + height - edge, width, height: edge, fill: look.borderBlockEndColor }),
     );
   }
   const texts = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT);
@@ -108,6 +122,7 @@ function table(drawn) {
     }
   }
   for (const bar of drawn.querySelectorAll("svg.bar")) parts.push(placed(bar, at(bar.getBoundingClientRect())));
+  for (const icon of drawn.querySelectorAll("svg.icon")) parts.push(mark(icon, at(icon.getBoundingClientRect())));
   return { parts, width: frame.width, height: frame.height, label: drawn.caption.textContent };
 }
 
@@ -120,24 +135,50 @@ function drawn(panel) {
 
 async function image(panel) {
   const { parts, width, height, label } = drawn(panel);
-  const size = { width: width + EDGE.left + EDGE.right, height: height + EDGE.top + EDGE.bottom };
+  const heading = panel.querySelector("h2");
+  const title = `${heading.textContent.replace(/\s+/g, " ").trim()} · ${document.title}`;
+  const widest = Math.max(width, length(title, heading));
+  const size = { width: widest + EDGE.left + EDGE.right, height: height + EDGE.top + EDGE.bottom };
   const whole = element("svg", { xmlns: SVG, ...size });
   const { backgroundColor } = getComputedStyle(panel);
-  const heading = panel.querySelector("h2");
-  const title = `${heading.textContent} · ${document.title}`;
   whole.append(
     element("rect", { ...size, fill: backgroundColor }),
     words(title, EDGE.left, 22, getComputedStyle(heading)),
-    words(label, EDGE.left, 40, getComputedStyle(panel.querySelector("header p") ?? heading)),
+    words(label, EDGE.left, 40, getComputedStyle(panel.querySelector("header p, caption"))),
     ...parts,
   );
-  const picture = new Image();
-  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(whole))}`;
-  await picture.decode();
-  return rastered(picture, size);
+  return rastered(new XMLSerializer().serializeToString(whole), size);
 }
 
-export function rastered(picture, { width, height }) {
+// The width of a text in the font of an element.
+function length(text, part) {
+  const context = document.createElement("canvas").getContext("2d");
+  const { fontWeight, fontSize, fontFamily } = getComputedStyle(part);
+  context.font = `${fontWeight} ${fontSize} ${fontFamily}`;
+  return context.measureText(text).width;
+}
+
+const rules = ({ cssRules = [], styleSheet }) => [...(styleSheet ?? { cssRules }).cssRules].flatMap((rule) => [rule, ...rules(rule)]);
+
+// The first font of the page as a rule of a style sheet that needs no other file.
+async function fontFace() {
+  const face = [...document.styleSheets].flatMap(rules).find((rule) => rule instanceof CSSFontFaceRule);
+  const [, path] = face.cssText.match(/url\("(.+?)"\)/);
+  const blob = await (await fetch(new URL(path, face.parentStyleSheet.href))).blob();
+  const data = await new Promise((onload) => {
+    const reader = new FileReader();
+    reader.onload = () => onload(reader.result);
+    reader.readAsDataURL(blob);
+  });
+  return `@font-face { font-family: Inter; font-weight: 100 900; src: url("${data}") }`;
+}
+
+// An SVG as a canvas. Images know no fonts of the page, so it brings its own.
+export async function rastered(svg, { width, height }) {
+  const picture = new Image();
+  const whole = svg.replace(">", `><style>${await fontFace()}${MARKS}</style>`);
+  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(whole)}`;
+  await picture.decode();
   const canvas = Object.assign(document.createElement("canvas"), { width: width * SCALE, height: height * SCALE });
   canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
   return canvas;

@@ -69,6 +69,10 @@ def test_what_if_shows_flips_and_becomes_a_run_by_keyboard(
     expect(page.locator("#pass_threshold-help")).to_contain_text("Saved: 0.8.")
     expect(panel).to_contain_text("1 case would flip")
     move_a_threshold(page, panel)
+    with page.expect_download() as saved:
+        panel.get_by_role("button", name="PNG").dispatch_event("click")
+    assert saved.value.suggested_filename == "support-1-what-if.png"
+    assert saved.value.path().read_bytes().startswith(b"\x89PNG")
     made = score_again(page)
     assert (made.pass_count, made.fail_count, made.source_run) == (2, 1, asked)
 
