@@ -34,6 +34,8 @@ STILLS = {
     "what-if": EVALUATORS,
     "review": "/review/",
     "campaign": "/campaigns/1/",
+    "charts": "/suites/travel-desk/charts/",
+    "heat-map": "/suites/support-agent/runs/2/heat-map/",
 }
 
 
@@ -167,6 +169,7 @@ def _film(page: Page) -> None:
     film.take(2600, CLIP)
     film.take(700, CLIP, _middle(chip))
     chip.click()
+    expect(chip).to_have_attribute("aria-current", "true")
     page.wait_for_load_state("networkidle")
     film.take(2400, CLIP, _middle(chip))
     case = page.locator("#changes tbody a").first
