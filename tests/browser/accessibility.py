@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from axe_playwright_python.base import AXE_FILE_PATH
 from playwright.sync_api import Page, ViewportSize
@@ -45,6 +45,7 @@ RUN_ON_NEW_LOOKS = """async ([checked, options]) => {
 }"""
 
 Found = list[tuple[str, str, str]]
+Theme = Literal["light", "dark"]
 
 
 def violations(page: Page, rules: Mapping[str, Any] = EVERY_RULE) -> Found:

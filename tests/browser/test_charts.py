@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.suites import Suite
-from tests.browser.accessibility import violations
+from tests.browser.accessibility import CONTRAST, Theme, violations
 from tests.support.charts import make_charted_run
 from tests.support.factories import make_campaign, make_suite
 
@@ -35,10 +35,20 @@ def suite(transactional_db: None) -> Suite:
     return suite
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_both_charts_are_drawn_without_messages_or_foreign_requests(
-    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite, width: int, theme: str
+COLOURS = {"light": "rgb(95, 104, 115)", "dark": "rgb(142, 151, 162)"}
+
+
+@pytest.mark.parametrize(
+    ("width", "theme", "other_theme"), [(1440, "light", "dark"), (390, "dark", "light")]
+)
+def test_both_charts_are_drawn_in_either_theme_without_messages_or_foreign_requests(
+    page: Page,
+    live_server: LiveServer,
+    log_in: LogIn,
+    suite: Suite,
+    width: int,
+    theme: Theme,
+    other_theme: Theme,
 ) -> None:
     log_in("viewer")
     asked: list[str] = []
@@ -56,7 +66,17 @@ def test_both_charts_are_drawn_without_messages_or_foreign_requests(
     assert drawn
     assert room
     assert drawn["width"] == pytest.approx(room["width"], abs=2)
+    label = page.locator("#score-cost .xtick text").first
+    expect(label).to_have_css("fill", COLOURS[theme])
     assert violations(page) == []
+    page.emulate_media(color_scheme=other_theme, reduced_motion="reduce")
+    expect(label).to_have_css("fill", COLOURS[other_theme])
+    assert violations(page, CONTRAST) == []
+    # No figure can be sent to Plotly's cloud.
+    assert page.evaluate(
+        "[...document.querySelectorAll('[data-figure]')].map(({ _context }) =>"
+        " [_context.showSendToCloud, _context.plotlyServerURL, _context.displayModeBar])"
+    ) == [[False, "", False]]
     here = urlsplit(live_server.url).netloc
     assert {urlsplit(url).netloc for url in asked if not url.startswith("data:")} == {here}
 
@@ -79,19 +99,6 @@ def test_the_page_can_be_used_before_plotly_is_there(
     expect(page.locator("#score-cost .point")).to_have_count(1)
 
 
-def test_no_figure_can_be_sent_to_plotlys_cloud(
-    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
-) -> None:
-    log_in("viewer")
-    page.goto(f"{live_server.url}{CHARTS}")
-    expect(page.locator("#score-cost .main-svg").first).to_be_visible()
-    settings = page.evaluate(
-        "[...document.querySelectorAll('[data-figure]')].map(({ _context }) =>"
-        " [_context.showSendToCloud, _context.plotlyServerURL, _context.displayModeBar])"
-    )
-    assert settings == [[False, "", False]]
-
-
 def test_a_filter_redraws_and_is_kept_in_the_address(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
@@ -106,18 +113,6 @@ def test_a_filter_redraws_and_is_kept_in_the_address(
     expect(page.locator("#score-cost .point")).to_have_count(2)
 
 
-def test_the_charts_follow_the_theme(
-    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
-) -> None:
-    log_in("viewer")
-    page.emulate_media(color_scheme="light")
-    page.goto(f"{live_server.url}{CHARTS}")
-    name = page.locator("#score-cost .xtick text").first
-    expect(name).to_have_css("fill", "rgb(95, 104, 115)")
-    page.emulate_media(color_scheme="dark")
-    expect(name).to_have_css("fill", "rgb(142, 151, 162)")
-
-
 def test_the_theme_switch_recolours_the_charts(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
@@ -125,9 +120,9 @@ def test_the_theme_switch_recolours_the_charts(
     page.emulate_media(color_scheme="light")
     page.goto(f"{live_server.url}{CHARTS}")
     name = page.locator("#score-cost .xtick text").first
-    expect(name).to_have_css("fill", "rgb(95, 104, 115)")
+    expect(name).to_have_css("fill", COLOURS["light"])
     page.locator('[name="theme"][value="dark"]').check(force=True)
-    expect(name).to_have_css("fill", "rgb(142, 151, 162)")
+    expect(name).to_have_css("fill", COLOURS["dark"])
 
 
 def test_a_narrow_window_gets_the_narrow_chart(
@@ -141,17 +136,7 @@ def test_a_narrow_window_gets_the_narrow_chart(
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-def test_a_run_shows_its_figures_under_the_pointer(
-    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
-) -> None:
-    log_in("viewer")
-    page.goto(f"{live_server.url}{CHARTS}?target=juno-2")
-    expect(page.locator("#score-cost .point")).to_have_count(1)
-    page.locator("#score-cost .point").hover(force=True)
-    expect(page.locator("#score-cost .hovertext")).to_contain_text("juno-2, run #8")
-
-
-def test_a_click_on_a_point_opens_its_run(
+def test_a_point_shows_its_figures_under_the_pointer_and_a_click_opens_its_run(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     log_in("viewer")
@@ -253,20 +238,21 @@ def test_without_javascript_tables_and_filter_work(
     plain.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_score_and_cost_can_be_saved_as_an_image(
-    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite, theme: str
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
     Suite.objects.update(title="Support & <care>")
     log_in("viewer")
-    page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": 390, "height": 900})
     page.goto(f"{live_server.url}{CHARTS}")
-    with page.expect_download() as saved:
-        page.locator("#score-cost").get_by_role("button", name="PNG").click()
-    assert saved.value.suggested_filename == "support-score-cost.png"
-    image = saved.value.path().read_bytes()
-    assert image.startswith(b"\x89PNG")
-    # The wide drawing at twice its size, whatever the window's.
-    assert [int.from_bytes(image[at : at + 4]) for at in (16, 20)] == [2080, 936]
-    assert len(image) > 20_000
+    themes: tuple[Theme, ...] = ("light", "dark")
+    for theme in themes:
+        page.emulate_media(color_scheme=theme)
+        with page.expect_download() as saved:
+            page.locator("#score-cost").get_by_role("button", name="PNG").click()
+        assert saved.value.suggested_filename == "support-score-cost.png"
+        image = saved.value.path().read_bytes()
+        assert image.startswith(b"\x89PNG")
+        # The wide drawing at twice its size, whatever the window's.
+        assert [int.from_bytes(image[at : at + 4]) for at in (16, 20)] == [2080, 936]
+        assert len(image) > 20_000

@@ -13,7 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run
 from runs.models.suites import Suite
-from tests.browser.accessibility import violations
+from tests.browser.accessibility import CONTRAST, Theme, violations
 from tests.support.charts import make_heated_run
 from tests.support.factories import make_scored_run, make_suite
 
@@ -32,10 +32,17 @@ def suite(transactional_db: None) -> Suite:
     return suite
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "theme", "other_theme"), [(1440, "light", "dark"), (390, "dark", "light")]
+)
 def test_pictures_are_drawn_when_seen_into_room_that_was_kept(
-    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite, width: int, theme: str
+    page: Page,
+    live_server: LiveServer,
+    log_in: LogIn,
+    suite: Suite,
+    width: int,
+    theme: Theme,
+    other_theme: Theme,
 ) -> None:
     log_in("viewer")
     asked: list[str] = []
@@ -55,6 +62,8 @@ def test_pictures_are_drawn_when_seen_into_room_that_was_kept(
     assert filled["height"] == pytest.approx(room["height"], abs=1)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert violations(page) == []
+    page.emulate_media(color_scheme=other_theme, reduced_motion="reduce")
+    assert violations(page, CONTRAST) == []
 
 
 def test_a_column_shows_its_text_and_filters_the_cases(
@@ -201,19 +210,20 @@ def test_both_runs_are_drawn_in_a_comparison(
     assert violations(page) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_heat_map_is_walked_by_arrow_keys_and_reads_on_when_scrolled(
-    page: Page, live_server: LiveServer, log_in: LogIn, theme: str
+    page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
     run = make_heated_run(*[(place / 120, place % 2, place / 120) for place in range(120)])
     log_in("viewer")
-    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
     page.goto(f"{live_server.url}/suites/support/runs/{run.number}/")
     slot = page.locator("[data-slot=heat-map]")
     slot.scroll_into_view_if_needed()
     rows = slot.locator("tbody tr")
     expect(rows).to_have_count(101)
     assert violations(page) == []
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    assert violations(page, CONTRAST) == []
     slot.get_by_role("link", name="C-1 ").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
