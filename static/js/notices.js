@@ -2,7 +2,7 @@
 // shows once. A tab that is not looked at marks its title, and with the member's permission tells the desktop.
 
 const MARK = "● ";
-const tabs = new BroadcastChannel("run-notices");
+const otherTabs = new BroadcastChannel("run-notices");
 const told = new Set();
 
 const isAllowed = () => /(^|; )desktop-notices=on/.test(document.cookie) && self.Notification?.permission === "granted";
@@ -30,11 +30,11 @@ document.addEventListener("htmx:oobAfterSwap", ({ detail }) => {
     }
     toast.dataset.told = "";
     tell(toast);
-    tabs.postMessage(toast.outerHTML);
+    otherTabs.postMessage(toast.outerHTML);
   }
 });
 
-tabs.addEventListener("message", ({ data }) => {
+otherTabs.addEventListener("message", ({ data }) => {
   const toast = new DOMParser().parseFromString(data, "text/html").querySelector(".toast");
   if (told.has(toast.dataset.ended)) return;
   document.getElementById("toasts")?.append(toast);

@@ -8,10 +8,10 @@ const NOT_IN_PANEL = "dialog, .tabs, #lost-contact, aside.banner";
 const STEP_KEYS = ["j", "k", "[", "]"];
 const TYPING = "textarea, select, input:not([type='radio'], [type='checkbox'])";
 const main = document.getElementById("main");
-const listTitle = document.title;
 let panel = null;
 let opener = null;
 let list = null;
+let listTitle = "";
 let isLoading = false;
 let heldKeys = [];
 
@@ -44,6 +44,7 @@ async function load(address) {
   if (!page?.querySelector("main > .head")) return location.assign(address);
   // Meanwhile another key may have gone further.
   if (location.href !== new URL(address, location).href) return;
+  if (!shown) listTitle = document.title;
   document.title = page.title;
   shown = withoutPart(address);
   if (place === main) showAsPage(page);
