@@ -30,7 +30,7 @@ from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
 from runs.home.queries import find_missing
 from runs.models.database import discard_connection
 from runs.requests import VIEW
-from runs.sharing.views import gone
+from runs.sharing.views import gone_page
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if is_for_api(request):
         return problem_page(request, 404, NOTHING_HERE)
     if request.path_info.startswith(FOR_ANONYMOUS):
-        return gone()
+        return gone_page()
     match = request.resolver_match
     if match is None or not request.user.has_perm(VIEW):
         return defaults.page_not_found(request, exception)

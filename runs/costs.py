@@ -228,7 +228,7 @@ def count_outputs(runs: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
 
 
 def _costs(run: Run, unpriced: Calls, answers: Calls, outputs: Mapping[str, Any]) -> CostPair:
-    def called(usd: Decimal, purpose: CallPurpose) -> Cost:
+    def call_cost(usd: Decimal, purpose: CallPurpose) -> Cost:
         key = (run.pk, purpose.value)
         if key not in unpriced:
             return Cost(usd)
@@ -237,13 +237,13 @@ def _costs(run: Run, unpriced: Calls, answers: Calls, outputs: Mapping[str, Any]
         )
 
     if _calls_model(run):
-        target = called(run.run_cost_usd, CallPurpose.TARGET)
+        target = call_cost(run.run_cost_usd, CallPurpose.TARGET)
     elif outputs.get("priced", 0) < outputs.get("answers", 0):
         target = _partial_cost(run.run_cost_usd, outputs, outputs["priced"], "result")
     else:
         target = Cost(run.run_cost_usd)
     if not _is_imported(run):
-        return CostPair(target, called(run.evaluation_cost_usd, CallPurpose.EVALUATION))
+        return CostPair(target, call_cost(run.evaluation_cost_usd, CallPurpose.EVALUATION))
     # The judges were paid elsewhere; the file may have their costs.
     scored, priced = outputs.get("scored", 0), outputs.get("scored_priced", 0)
     usd = run.evaluation_cost_usd if priced else None

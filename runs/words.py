@@ -66,7 +66,7 @@ def hits(text: str, wanted: Sequence[Sequence[str]]) -> Iterator[tuple[int, int]
                 yield start, end
 
 
-def marked(text: str, wanted: Sequence[Sequence[str]]) -> Sequence[Piece]:
+def mark_hits(text: str, wanted: Sequence[Sequence[str]]) -> Sequence[Piece]:
     """Return a whole text in pieces, with what was looked for as hits."""
     pieces, last = [], 0
     for start, end in hits(text, wanted):
@@ -87,7 +87,7 @@ def snippet(text: str, wanted: Sequence[Sequence[str]]) -> Sequence[Piece]:
     line = " ".join(text[start:end].split())
     return [
         *([Piece("… ")] if start else []),
-        *marked(line, wanted),
+        *mark_hits(line, wanted),
         *([Piece(" …")] if end < len(text) else []),
     ]
 

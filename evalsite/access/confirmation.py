@@ -23,7 +23,7 @@ from evalsite.access.logins import (
     record_confirmation,
     wait_page,
 )
-from evalsite.access.passkeys import PasskeyRefusedError, confirming, use_passkey
+from evalsite.access.passkeys import PasskeyRefusedError, confirm_purpose, use_passkey
 from evalsite.access.sessions import MUST_SET_UP, is_confirmed, mark_confirmed
 from evalsite.access.single_sign_on.services import linked_since
 from runs.documents import DetailLevel
@@ -197,7 +197,7 @@ def _use_answer(request: HttpRequest, member: User, data: QueryDict) -> str:
     try:
         use_passkey(
             request,
-            purpose=confirming(member),
+            purpose=confirm_purpose(member),
             answer=data.get(ANSWER, ""),
             state=data.get(STATE, ""),
             member=member,

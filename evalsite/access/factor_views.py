@@ -149,7 +149,7 @@ def confirm_page(request: MemberRequest) -> HttpResponse:
 @never_cache
 def confirm_question(request: MemberRequest) -> JsonResponse:
     """Answer what a browser needs to confirm by one of the member's passkeys."""
-    purpose = passkeys.confirming(request.user)
+    purpose = passkeys.confirm_purpose(request.user)
     return JsonResponse(passkeys.question(request, purpose, request.user))
 
 

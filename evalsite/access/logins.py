@@ -107,7 +107,7 @@ def wait_page(request: HttpRequest, seconds: int) -> HttpResponse:
 
 
 @contextmanager
-def posting_nothing(request: HttpRequest) -> Iterator[None]:
+def hide_sent_fields(request: HttpRequest) -> Iterator[None]:
     """Hide the sent fields while a proof is checked: django-axes stores those of a failed try in clear."""
     sent, request.POST = request.POST, QueryDict()
     try:
@@ -135,7 +135,7 @@ def check_password(request: HttpRequest, member: User, password: str) -> bool:
 
     """
     refuse_wide_guessing(request, member.get_username())
-    with password_check(), posting_nothing(request):
+    with password_check(), hide_sent_fields(request):
         proved = authenticate(request, username=member.get_username(), password=password)
     return proved == member
 
@@ -198,7 +198,7 @@ def _refuse_guessing(request: HttpRequest, member: User) -> None:
 def count_failure(request: HttpRequest, member: User) -> bool:
     """Count a failed login of a member, and return False."""
     credentials = {"username": member.get_username()}
-    with posting_nothing(request):
+    with hide_sent_fields(request):
         user_login_failed.send(sender=__name__, credentials=credentials, request=request)
     return False
 

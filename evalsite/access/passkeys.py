@@ -63,12 +63,12 @@ class PasskeyRefusedError(DomainError):
         self.member = member
 
 
-def confirming(member: User) -> str:
+def confirm_purpose(member: User) -> str:
     """Return the purpose of a challenge that confirms who is at the browser of a member."""
     return f"confirm {member.pk}"
 
 
-def adding(member: User) -> str:
+def add_purpose(member: User) -> str:
     """Return the purpose of a challenge that adds a passkey of a member."""
     return f"add {member.pk}"
 
@@ -118,7 +118,7 @@ def question_for_new(request: HttpRequest, member: User) -> dict[str, Any]:
         user_verification=VERIFIED,
         challenge=challenge,
     )
-    return {"options": dict(options)["publicKey"], "state": _sign(challenge, adding(member))}
+    return {"options": dict(options)["publicKey"], "state": _sign(challenge, add_purpose(member))}
 
 
 def add_passkey(
@@ -130,7 +130,7 @@ def add_passkey(
         PasskeyRefusedError: the answer is malformed, late, for another site or person, or known.
 
     """
-    challenge, _ = _read_state(state, adding(member))
+    challenge, _ = _read_state(state, add_purpose(member))
     try:
         data = _server(request).register_complete(challenge, _read_answer(answer))
     except MALFORMED as error:

@@ -252,7 +252,7 @@ class _Reading:
         own: dict[str, Any] = {}
         for key, part in node.value:
             if key.tag == MERGE:
-                for name, value in self.merged(part, path).items():
+                for name, value in self.merge(part, path).items():
                     merged.setdefault(name, value)
                 continue
             name = self.key(key)
@@ -262,7 +262,7 @@ class _Reading:
             self.lines[(*path, name)] = key.start_mark.line + 1
         return {**merged, **own}
 
-    def merged(self, node: Node, path: Path) -> dict[str, Any]:
+    def merge(self, node: Node, path: Path) -> dict[str, Any]:
         """Return what a merge key brings in; of several mappings the first wins."""
         parts = [node]
         if isinstance(node, SequenceNode):

@@ -92,13 +92,13 @@ def icon(name: str, extra: str = "", verdict: str = "") -> SafeString:
     return format_html(
         '<svg class="icon{}"{} aria-hidden="true"><use href="#{}"/></svg>',
         f" {extra}" if extra else "",
-        toned(verdict),
+        tone_attribute(verdict),
         name,
     )
 
 
 @cache
-def known(verdict: str) -> str:
+def mark_state(verdict: str) -> str:
     """Return the state of a mark; raise ValueError for a state without a mark."""
     state = SYNONYMS.get(verdict, verdict)
     if state not in VERDICT_WORDS:
@@ -107,14 +107,14 @@ def known(verdict: str) -> str:
 
 
 @cache
-def toned(verdict: str) -> SafeString:
+def tone_attribute(verdict: str) -> SafeString:
     """Return the attribute that gives an element the colour of a state."""
     return format_html(' data-verdict="{}"', verdict) if verdict else mark_safe("")
 
 
 def shape(verdict: str) -> SafeString:
     """Draw the bare shape of a state in its colour."""
-    state = known(verdict)
+    state = mark_state(verdict)
     return icon(f"v-{state}", verdict=state)
 
 
@@ -122,7 +122,7 @@ def mark(name: str, word: str, state: str, size: str = "") -> SafeString:
     """Draw a shape and a word in the colour of a state."""
     return format_html(
         '<span class="verdict"{}{}>{}{}</span>',
-        toned(state),
+        tone_attribute(state),
         format_html(' data-size="{}"', size) if size else "",
         icon(name),
         word,
@@ -131,7 +131,7 @@ def mark(name: str, word: str, state: str, size: str = "") -> SafeString:
 
 def verdict(value: str, text: str = "", size: str = "", word: str = "") -> SafeString:
     """Draw shape and word of a verdict; `text` follows the word, `word` replaces it."""
-    state = known(value)
+    state = mark_state(value)
     return mark(
         f"v-{state}", " ".join(filter(None, (word or VERDICT_WORDS[state], text))), state, size
     )
@@ -163,7 +163,7 @@ def reviewed(override: MarkedOverride | None, state: str = "") -> SafeString:
     is_confirmed = override.machine == override.people
     label = "confirmed by review" if is_confirmed else "reviewed as"
     counts = "counted" if override.is_counted else "not counted"
-    word = VERDICT_WORDS[known(override.people)].lower()
+    word = VERDICT_WORDS[mark_state(override.people)].lower()
     title = f"Reviewed as {word}{f' ({override.decided})' if override.decided else ''}, {counts}"
     return format_html(
         '<span class="flip reviewed" title="{}">{}{}<span class="unseen">, {} </span>{}'
@@ -211,14 +211,16 @@ def _unmet(state: str) -> SafeString:
 
 def reps(verdicts: Sequence[str]) -> SafeString:
     """Draw one shape per repetition."""
-    words = ", ".join(VERDICT_WORDS[known(value)].lower() for value in verdicts)
+    words = ", ".join(VERDICT_WORDS[mark_state(value)].lower() for value in verdicts)
     shapes = format_html_join("", "{}", ((shape(value),) for value in verdicts))
     return format_html('<span class="reps" role="img" aria-label="{}">{}</span>', words, shapes)
 
 
 def rep_links(repetitions: Sequence[MarkedRepetition], scale: int = 1) -> SafeString:
     """Draw one shape per repetition, linked to its result."""
-    words = ", ".join(VERDICT_WORDS[known(repetition.state)].lower() for repetition in repetitions)
+    words = ", ".join(
+        VERDICT_WORDS[mark_state(repetition.state)].lower() for repetition in repetitions
+    )
     links = format_html_join(
         "",
         '<a href="{0}" title="{1}" aria-label="{1}"{3}>{2}</a>',
@@ -259,7 +261,7 @@ def flaky() -> SafeString:
 
 
 def _repetition_title(repetition: MarkedRepetition, scale: int) -> str:
-    title = f"Repetition {repetition.number}: {VERDICT_WORDS[known(repetition.state)].lower()}"
+    title = f"Repetition {repetition.number}: {VERDICT_WORDS[mark_state(repetition.state)].lower()}"
     title = (
         title if repetition.score is None else f"{title}, {figures.score(repetition.score, scale)}"
     )
@@ -276,7 +278,7 @@ def _review_mark(people: str) -> SafeString:
 
 def mosaic(items: Iterable[tuple[str, str, str]]) -> SafeString:
     """Draw one mark per case from (verdict, address, title); the page also has a table with these facts."""
-    rows = ((url, known(value), title) for value, url, title in items)
+    rows = ((url, mark_state(value), title) for value, url, title in items)
     template = '<a href="{}" tabindex="-1" data-verdict="{}" title="{}"></a>'
     return format_html(
         '<div class="mosaic" aria-hidden="true">{}</div>', format_html_join("", template, rows)
@@ -297,7 +299,7 @@ def known_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the counts above 0 by state, in their fixed order."""
     totals = dict.fromkeys(VERDICT_WORDS, 0)
     for name, count in counts.items():
-        totals[known(name)] += count
+        totals[mark_state(name)] += count
     return [(state, count) for state, count in totals.items() if count]
 
 
@@ -372,7 +374,7 @@ def bar(share: AnyNumber | None, limit: AnyNumber | None = None, state: str = ""
     return format_html(
         '<svg class="bar" aria-hidden="true"{}><rect width="100%" height="100%"/>'
         '<rect class="fill" width="{}%" height="100%"/>{}</svg>',
-        toned(state),
+        tone_attribute(state),
         width,
         tick,
     )
@@ -438,7 +440,7 @@ def spark(trend: MarkedTrend, limit: float | None = None, state: str = "") -> Sa
         _spark_label(trend, limit),
         _spark_limit(limit, y(limit)) if limit is not None else "",
         " ".join(f"{x},{height}" for x, height in places),
-        toned(state),
+        tone_attribute(state),
         *places[-1],
     )
 
@@ -575,7 +577,7 @@ def _draw_marks(drawn: Iterable[DrawnMark]) -> SafeString:
 
 def _draw_mark(drawn: DrawnMark) -> SafeString:
     look = format_html(' class="{}"', drawn.kind) if drawn.kind else mark_safe("")
-    look = format_html("{}{}", look, toned(drawn.verdict))
+    look = format_html("{}{}", look, tone_attribute(drawn.verdict))
     at = format_html_join("", ' {}="{}"', drawn.at)
     if drawn.shape == "point":
         # A drawing inside the drawing stands at a place in percent, which a path cannot.

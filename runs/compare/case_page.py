@@ -19,8 +19,8 @@ from runs.compare.rules import (
     Standing,
     compare_case,
     most_changed_repetition,
+    repetition_standing,
     rounded_change,
-    standing,
 )
 from runs.engine.plan import OUTCOMES_PATH, case_tree, read_plan, read_policy
 from runs.models.results import Result
@@ -212,7 +212,10 @@ def _standings(
 ) -> Mapping[int, tuple[Standing | None, Standing | None]]:
     """Return the verdict and score of each repetition in both runs."""
     sides = [
-        {number: standing(row.status, row.verdict, row.score) for number, row in rows.items()}
+        {
+            number: repetition_standing(row.status, row.verdict, row.score)
+            for number, row in rows.items()
+        }
         for rows in (before, after)
     ]
     return {number: (sides[0].get(number), sides[1].get(number)) for number in {*before, *after}}

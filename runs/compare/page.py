@@ -46,7 +46,7 @@ from runs.compare.rules import (
     Tolerances,
     by_harm,
     most_changed_repetition,
-    standing,
+    repetition_standing,
 )
 from runs.engine.plan import read_policy
 from runs.filters.language import MAX_LENGTH, FilterError
@@ -354,7 +354,7 @@ def _most_changed(comparison: Comparison, keys: Sequence[str]) -> Mapping[str, i
     columns = ("case__key", "repetition", "run_id", "status", "verdict", "score")
     for key, repetition, run, *state in results.values_list(*columns):
         sides = found[key].setdefault(repetition, [None, None])
-        sides[run == runs[1].pk] = standing(*state)
+        sides[run == runs[1].pk] = repetition_standing(*state)
     return {
         key: most_changed_repetition({number: (old, new) for number, (old, new) in rows.items()})
         for key, rows in found.items()

@@ -451,7 +451,7 @@ Standing = tuple[str, float | None]
 RANKS_WITH_ERROR = {ERRORED: -1} | {verdict.value: rank for verdict, rank in VERDICT_RANKS.items()}
 
 
-def standing(status: str, verdict: str, score: float | None) -> Standing:
+def repetition_standing(status: str, verdict: str, score: float | None) -> Standing:
     """Return what `most_changed_repetition` compares of a result with this status."""
     return (ERRORED if status == ERRORED else verdict, score)
 

@@ -90,7 +90,7 @@ class Words:
     def __str__(self) -> str:
         """Return it as it is typed."""
         is_plain = PLAIN_WORD.fullmatch(self.text) and self.text.lower() not in COMBINING
-        return self.text if is_plain else quoted(self.text)
+        return self.text if is_plain else quote(self.text)
 
 
 class QuotedValue(str):
@@ -112,7 +112,7 @@ class FieldComparison:
     def __str__(self) -> str:
         """Return it as it is typed."""
         values = (
-            quoted(v) if isinstance(v, QuotedValue) or not PLAIN_VALUE.fullmatch(v) else v
+            quote(v) if isinstance(v, QuotedValue) or not PLAIN_VALUE.fullmatch(v) else v
             for v in self.values
         )
         return f"{Words(self.field)} {self.operator} {', '.join(values)}"
@@ -180,7 +180,7 @@ def _nested(condition: object) -> str:
     return f"({condition})" if isinstance(condition, All | Some) else str(condition)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a text in quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

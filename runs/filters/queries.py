@@ -34,7 +34,7 @@ from runs.models.runs import Run
 from runs.models.search import conversation_text, exact_lookups
 from runs.models.suites import Case
 from runs.summary.cases import STATES
-from runs.words import Piece, marked, snippet
+from runs.words import Piece, mark_hits, snippet
 
 FROM_LIST, FROM_COMPARISON = "from", "comparison"
 SORTS = (
@@ -194,29 +194,29 @@ class Marks:
     @property
     def conversation(self) -> HitMarker:
         """Return what marks input and output."""
-        return self._of("input", "output")
+        return self._marker("input", "output")
 
     @property
     def reasoning(self) -> HitMarker:
         """Return what marks the reasons of evaluators."""
-        return self._of("reasoning")
+        return self._marker("reasoning")
 
     @property
     def expected(self) -> HitMarker:
         """Return what marks the expected output."""
-        return self._of("expected")
+        return self._marker("expected")
 
     @property
     def outcomes(self) -> HitMarker:
         """Return what marks expected outcomes."""
-        return self._of("expected", "met", "missed")
+        return self._marker("expected", "met", "missed")
 
     @property
     def diff(self) -> HitMarker:
         """Return what marks output and expected output where they stand in one text."""
-        return self._of("output", "expected")
+        return self._marker("output", "expected")
 
-    def _of(self, *places: str) -> HitMarker:
+    def _marker(self, *places: str) -> HitMarker:
         wanted = [words for place in ("", *places) for words in self.wanted.get(place, ()) if words]
         return HitMarker(wanted)
 
@@ -233,7 +233,7 @@ class HitMarker:
             return html
         parts = OUTSIDE_TEXT.split(html)
         for place in range(0, len(parts), 2):
-            pieces = marked(parts[place], self.wanted)
+            pieces = mark_hits(parts[place], self.wanted)
             parts[place] = "".join(
                 f'<mark class="found">{piece.text}</mark>' if piece.is_hit else piece.text
                 for piece in pieces

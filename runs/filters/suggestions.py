@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from runs.filters.fields import EXAMPLES, NOTHING, Field, Source, Vocabulary
-from runs.filters.language import Direction, Words, quoted
+from runs.filters.language import Direction, Words, quote
 
 MAX_SUGGESTIONS = 12
 # The condition that is being typed, up to the caret: a name, perhaps an operator, perhaps the start of a value.
@@ -61,7 +61,7 @@ def _values(match: re.Match[str], vocabulary: Vocabulary) -> Offers:
     if isinstance(field, str):
         return
     for value in field.choices or vocabulary.suggested.get(field.name, ()):
-        yield (value if re.fullmatch(r'[^\s(),"]+', value) else quoted(value)), field.name
+        yield (value if re.fullmatch(r'[^\s(),"]+', value) else quote(value)), field.name
     if field.is_number and not match["typed"]:
         example = EXAMPLES[field.kind]
         yield example.split(" ")[0].rstrip(","), f"such as {example}"

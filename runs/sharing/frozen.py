@@ -20,7 +20,7 @@ from evaluators.templatetags.figures import (
     thousands,
     threshold,
 )
-from evaluators.templatetags.marks import VERDICT_WORDS, known
+from evaluators.templatetags.marks import VERDICT_WORDS, mark_state
 from runs.compare.comparison import Comparison, ComparisonSide, comparison_heading
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
@@ -371,7 +371,7 @@ def shared_result(
 
 
 def _result_verdict(page: ResultPage) -> dict[str, str]:
-    state = known(page.state)
+    state = mark_state(page.state)
     score_text = (
         "" if page.result.score is None else f", score {score(page.result.score, page.run.scale)}"
     )

@@ -261,7 +261,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     """Show what was frozen behind a token."""
     link = _looked_at(request, token)
     if link is None:
-        return gone()
+        return gone_page()
     context = {
         "page": shared_page(link),
         "download_url": reverse("runs:shared-file", kwargs={"token": token}),
@@ -276,7 +276,7 @@ def shared_file(request: HttpRequest, token: str) -> HttpResponse:
     """Return the page as one file that opens without a server."""
     link = _looked_at(request, token)
     if link is None:
-        return gone()
+        return gone_page()
     style = _style()
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -289,7 +289,7 @@ def shared_file(request: HttpRequest, token: str) -> HttpResponse:
     return response
 
 
-def gone() -> HttpResponse:
+def gone_page() -> HttpResponse:
     """Return the same answer for wrong and for closed tokens."""
     return HttpResponse(render_to_string("sharing/gone.html"), status=404)
 

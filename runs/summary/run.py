@@ -136,7 +136,7 @@ def metrics_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
     so_far = progress.score_sum / progress.score_count if progress.score_count else None
     reached = so_far is not None and is_at_least(so_far, limit)
     if left <= 0:
-        return Forecast(_settled(reached), so_far, None, 0, "All results are in")
+        return Forecast(_final_state(reached), so_far, None, 0, "All results are in")
     needed = rounded((limit * (progress.score_count + left) - progress.score_sum) / left)
     units = _units(progress)
     if needed > 1:
@@ -157,7 +157,7 @@ def cases_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
     so_far = progress.passed / progress.ended if progress.ended else None
     reached = so_far is not None and is_at_least(so_far, limit)
     if left <= 0:
-        return Forecast(_settled(reached), so_far, None, 0, "All results are in")
+        return Forecast(_final_state(reached), so_far, None, 0, "All results are in")
     needed = max(0, math.ceil(rounded(limit * progress.total)) - progress.passed)
     if needed > left:
         text = (
@@ -170,7 +170,7 @@ def cases_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
     return Forecast(state, so_far, needed, left, f"{needed} of the remaining {left} must pass")
 
 
-def _settled(reached: bool) -> str:
+def _final_state(reached: bool) -> str:
     return ON_COURSE if reached else OUT_OF_REACH
 
 

@@ -39,7 +39,7 @@ from runs.what_if.panel import (
     flip_rows,
     gate_changes,
     score_histogram,
-    unanswered,
+    unanswered_evaluators,
 )
 from runs.what_if.stored import ask
 
@@ -328,7 +328,7 @@ def _figures(
         change=query.change,
         flips=flip_rows(flips[:SHOWN_ALONGSIDE], run, reader, scale),
         listed=len(flips),
-        unanswered=unanswered(what_if.stale),
+        unanswered=unanswered_evaluators(what_if.stale),
         end=early_end(run, what_if.before),
         cases=cases_since(run),
     )

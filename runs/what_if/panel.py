@@ -303,7 +303,7 @@ def gate_changes(what_if: WhatIf) -> list[GateChange]:
     ]
 
 
-def unanswered(stale: Sequence[Stale]) -> list[Unanswered]:
+def unanswered_evaluators(stale: Sequence[Stale]) -> list[Unanswered]:
     """Return the evaluators that stored scores cannot answer for."""
     return [
         Unanswered(entry.path or entry.name, entry.why, ASKS[entry.asks], _instead(entry))

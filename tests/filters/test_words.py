@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runs.words import MAX_SEARCHED, contains, marked, searchable, snippet, words
+from runs.words import MAX_SEARCHED, contains, mark_hits, searchable, snippet, words
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,6 @@ def test_a_snippet_is_one_line() -> None:
 
 
 def test_all_hits_of_a_text_are_marked() -> None:
-    pieces = marked("a card\nand cards", [["card"]])
+    pieces = mark_hits("a card\nand cards", [["card"]])
     assert [piece.text for piece in pieces if piece.is_hit] == ["card", "cards"]
     assert "".join(piece.text for piece in pieces) == "a card\nand cards"

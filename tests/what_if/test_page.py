@@ -13,7 +13,7 @@ from runs.what_if.panel import (
     by_harm,
     score_change,
     score_histogram,
-    unanswered,
+    unanswered_evaluators,
 )
 
 BANDS = (Band("borderline", 0.6), Band("pass", 0.8))
@@ -101,7 +101,7 @@ def test_what_stays_open_is_said_with_what_it_needs_and_what_stands_in():
         Stale("tone", "tone", "llm_judge", "its settings changed", "kept", "judge", 3, 9),
         Stale("fit", "fit", "code_judge", "it is new", "open", "script", 1, 1200),
     )
-    assert [(one.name, one.needs, one.instead) for one in unanswered(stale)] == [
+    assert [(one.name, one.needs, one.instead) for one in unanswered_evaluators(stale)] == [
         ("tone", "new model calls", "its stored score is used for 3 of 9 results"),
         ("fit", "its script to run again", "1 of 1\u202f200 results waits for it"),
     ]
