@@ -30,7 +30,7 @@ from runs.compare.evidence import (
 from runs.compare.rules import format_drop_limit, format_growth_limit
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
-from runs.suites.differences import FileChange, compare_specs
+from runs.suites.differences import FileChange, VersionDifference, compare_specs
 from runs.suites.version_pages import ChangedEvaluatorRow, ChangedValueRow, setting_rows
 from runs.texts import text_diff
 
@@ -368,7 +368,10 @@ class ConfigurationComparison:
 def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComparison:
     """Compare the frozen settings of two runs; no query."""
     before, after = baseline.snapshot, candidate.snapshot
-    difference = compare_specs(_frozen(before), _frozen(after))
+    difference = VersionDifference()
+    # Most runs that are compared differ in their target alone.
+    if any(before.get(name) != after.get(name) for name in FROZEN):
+        difference = compare_specs(_frozen(before), _frozen(after))
     policy, evaluators = setting_rows(difference, (baseline.scale, candidate.scale))
     parts = (
         ("Target", _rows(_flat(before["target"]), _flat(after["target"]))),
@@ -383,11 +386,12 @@ def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComp
     )
 
 
+FROZEN = ("policy", "evaluators", "files")
+
+
 def _frozen(snapshot: Mapping[str, Any]) -> VersionSpec:
     """Return the settings in the shape of a suite version, without cases."""
-    return VersionSpec.model_validate(
-        {name: snapshot.get(name) for name in ("policy", "evaluators", "files")}
-    )
+    return VersionSpec.model_validate({name: snapshot.get(name) for name in FROZEN})
 
 
 def _judge(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:

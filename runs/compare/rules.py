@@ -56,7 +56,7 @@ def differences(baseline: RunFacts, candidate: RunFacts) -> tuple[Difference, ..
         _suite(*sides),
         _version(*sides),
         _cases(baseline.cases, candidate.cases),
-        _evaluators(*(EvaluatorSpec.model_validate(side["evaluators"]) for side in sides)),
+        _evaluators(*(side["evaluators"] for side in sides)),
         _policy(*(side["policy"] for side in sides)),
         *_changes(*sides),
         _files(*(side.get("files") or {} for side in sides)),
@@ -89,7 +89,9 @@ def _cases(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | 
     return Difference("cases", ", ".join(parts)) if parts else None
 
 
-def _evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> Difference | None:
+def _evaluators(before: Mapping[str, Any], after: Mapping[str, Any]) -> Difference | None:
+    if before == after:
+        return None
     old, new = _nodes(before), _nodes(after)
     counts = (
         ("added", [path for path in new if path not in old]),
@@ -100,10 +102,10 @@ def _evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> Difference | Non
     return Difference("evaluators", ", ".join(parts)) if parts else None
 
 
-def _nodes(root: EvaluatorSpec) -> dict[str, Any]:
+def _nodes(root: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of each evaluator by path, without its children; the name of the root is no setting."""
     facts = {}
-    for path, node in walk(root):
+    for path, node in walk(EvaluatorSpec.model_validate(root)):
         stored = node.as_json()
         del stored["children"]
         facts[path or "the whole"] = stored if path else stored["config"]
