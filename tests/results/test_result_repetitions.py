@@ -65,7 +65,7 @@ def test_a_case_over_repetitions_has_its_verdict_means_and_sums(viewer_client: C
     assert "Cost, target $0.036 Cost, judges $0.012 Cost, total $0.048" in panel
     assert "1 error: counted as not passed and left out of the mean score" in panel
     assert "Tone 2 of 3 4.5 4.5 excellent" in panel
-    assert "Task 10.0 8.5 8.5 of 2" in panel
+    assert "Task 10.0 of 2 8.5 of 2 8.5 of 2" in panel
 
 
 @pytest.mark.parametrize(
