@@ -271,7 +271,10 @@ class _Reader:
         return parts[0] if len(parts) == 1 else All(tuple(parts))
 
     def _is_over(self) -> bool:
-        return self.token.kind == END or self.token.text == ")" or self.token.keyword == "or"
+        return self.token.kind == END or self._is_closing() or self.token.keyword == "or"
+
+    def _is_closing(self) -> bool:
+        return self.token.kind == "mark" and self.token.text == ")"
 
     def _one(self) -> Condition:
         self.depth += 1
@@ -295,7 +298,7 @@ class _Reader:
             return None
         opening = self._next()
         inside = self._some()
-        if self.token.text != ")":
+        if not self._is_closing():
             raise FilterError("This “(” has no “)”.", opening.start, opening.end)
         self._next()
         if not _is_any(inside):

@@ -56,6 +56,7 @@ def without_places(condition: Condition) -> Condition:
         ("refund", (Words("refund"),)),
         ("refund late", (Words("refund"), Words("late"))),
         ('"card number"', (Words("card number"),)),
+        ('("(" ")")', (Words("("), Words(")"))),
         (r'"a \"quoted\" word"', (Words('a "quoted" word'),)),
         ("tone < 0.5", (TONE,)),
         ("tone<0.5", (TONE,)),
