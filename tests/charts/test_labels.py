@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from runs.charts.labels import Bubble, LabelBox, label_places
+from runs.charts.figures import Bubble, LabelBox, label_places
 
 WIDTH = 400.0
 
