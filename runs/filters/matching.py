@@ -328,7 +328,7 @@ class ResultRows(CaseRows):
         return found | none if None in test.values else found
 
     def _figures(self, field: Field) -> Sequence[tuple[QuerySet[Any, Any], str]]:
-        """Return rows with a `value` that is not null, and their column with the id of the case, or its row in the run."""
+        """Return rows with a `value` that is not null, and their column with the case, or its row in the run."""
         if field.source == Source.EVALUATOR:
             return self._evaluator(field.key)
         if field.source in PARTS:

@@ -27,7 +27,7 @@ from runs.lists import (
     UnreadablePlaceError,
     with_tag,
 )
-from runs.models.database import among
+from runs.models.database import OneOf
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.run_cases import LiveCases, RunCase, sorted_cases
 from runs.models.runs import Run
@@ -146,7 +146,7 @@ def matching_cases(run: Run, query: ResultsQuery) -> LiveCases:
     found = run.cases.filter(condition(checked, ResultRows([run]))).order_by()
     # A page asks several questions about these cases; the filter is answered once.
     with exact_lookups():
-        return cases.filter(pk__in=among(found.values_list("pk", flat=True)))
+        return cases.filter(OneOf("pk", found.values_list("pk", flat=True)))
 
 
 @dataclass(frozen=True, slots=True)

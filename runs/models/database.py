@@ -95,6 +95,32 @@ def among(values: Iterable[int] | Iterable[str], type_: str = "bigint") -> RawSQ
     return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(values))])
 
 
+class OneOf(models.Func):
+    """Whether a number is one of many, for a query that has few other rows.
+
+    Through `among`, PostgreSQL looks each of them up; here it may as well read those other rows and compare.
+    """
+
+    output_field = models.BooleanField()
+    conditional = True
+
+    def __init__(self, column: str, values: Iterable[int]) -> None:
+        """Take the column and the values."""
+        super().__init__(models.F(column))
+        self.values = list(values)
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Compare with an array."""
+        column, params = compiler.compile(self.source_expressions[0])
+        return f"({column} = ANY(%s::bigint[]))", [*params, self.values]
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Compare with a list in JSON."""
+        column, params = compiler.compile(self.source_expressions[0])
+        found = f"({column} IN (SELECT value FROM json_each(%s)))"  # noqa: S608 - a column
+        return found, [*params, json.dumps(self.values)]
+
+
 Adapt = Callable[[Any], Any]
 
 # Numbers and texts need no adapting on any database; asking each field costs more than the insert.
