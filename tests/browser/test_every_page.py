@@ -290,6 +290,9 @@ def test_what_a_page_is_for_is_on_its_first_screen(
             if place is None or place["y"] + place["height"] > 900:
                 below.append((path, part, place))
     assert below == []
+    page.goto(f"{live_server.url}/suites/support/")
+    headings = page.locator(".split > :first-child h2").all_inner_texts()
+    assert headings == ["Health", "Trend", "Worst cases", "Last runs", "Evaluators"]
 
 
 def test_a_viewer_goes_from_the_list_to_a_result_and_back(

@@ -114,6 +114,7 @@ def move_a_threshold(page: Page, panel: Locator) -> None:
     page.keyboard.press("PageUp")
     expect(field).to_have_value("0.95")
     expect(panel.locator(".flips li")).to_contain_text("C-001")
+    expect(panel.locator(".flips li")).to_be_in_viewport(ratio=1)
     expect(line).to_be_focused()
     expect(line).to_have_attribute("aria-valuetext", "0.95")
     press(page, panel.get_by_role("button", name="Pass → borderline: 1 case"))
