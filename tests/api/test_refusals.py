@@ -52,7 +52,7 @@ CALLS = (
 )
 FILTERS = {
     "scoer < 0.5": "Did you mean score?",
-    "score <": "After “score <”.",
+    "score <": "Write a value after “score <”.",
     "score fell": "“score fell” needs two runs: use it in a comparison.",
     "x" * 1001: "no more than 1000 characters",
 }

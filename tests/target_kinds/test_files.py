@@ -75,7 +75,7 @@ def test_two_dots_are_refused_as_a_part_of_a_path_alone(name):
 def test_too_many_files_and_too_large_ones_are_refused():
     with pytest.raises(ValueError, match=f"there are {MAX_FILES + 1}, and {MAX_FILES} is the"):
         check_files({f"{n}": b"" for n in range(MAX_FILES + 1)})
-    with pytest.raises(ValueError, match=r"they hold 20\.0 MB, and 20 MB is the limit"):
+    with pytest.raises(ValueError, match=r"they contain 20\.0 MB, and 20 MB is the limit"):
         check_files({"a": b"x" * MAX_BYTES, "b": b"x"})
 
 

@@ -168,7 +168,7 @@ def test_many_odd_files_are_counted() -> None:
         ({"cost_path": "cost"}, "Give the path of the output"),
         ({"headers": [{"name": "Host", "value": "x"}]}, "set by Evalsite"),
         ({"headers": [{"name": "X Y", "value": "x"}]}, "is not a header name"),
-        ({"headers": [{"name": "X", "value": "a\r\nEvil: 1"}]}, "a header cannot hold"),
+        ({"headers": [{"name": "X", "value": "a\r\nEvil: 1"}]}, "a header cannot contain"),
         ({"headers": [{"name": "X", "value": "{{SECRET_KEY}}"}]}, "EVALSITE_TARGET_SECRET_"),
         ({"headers": [{"name": "X"}, {"name": "x"}]}, "repeated"),
         ({"timeout_s": 0}, "greater"),

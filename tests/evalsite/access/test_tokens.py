@@ -214,5 +214,5 @@ def test_only_those_who_change_members_see_tokens_in_the_audit(
     token_of(viewer)
     assert "nightly" not in editor_client.get("/audit/").text
     audit = admin_client.get("/audit/").text
-    assert "made" in audit
+    assert "created" in audit
     assert "nightly" in audit
