@@ -166,7 +166,10 @@ def _take(
     elif result.status == ResultStatus.RUNNING:
         summary.refused.append(RefusedPush(place, "It has another output, which is being scored."))
     elif result.status in (ResultStatus.SCORED, ResultStatus.ERROR):
-        reason = "It has another output, which is scored already. Rerun the result first."
+        what = (
+            "It has another output, which is scored already" if before else "It ended as an error"
+        )
+        reason = f"{what}. Rerun the result first."
         summary.refused.append(RefusedPush(place, reason))
     elif result.pk in accepted:
         reason = "An earlier output of the batch is for the same result. Give each its repetition."

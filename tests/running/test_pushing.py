@@ -176,6 +176,8 @@ def test_closing_a_run_makes_errors_of_what_never_came_and_scores_the_rest() -> 
     empty = open_run(2)
     assert close_run(empty, by=None) == 2
     assert figures(empty) == ("completed", 2, 0, 0, 2)
+    late = push(empty, ("C-0", GOOD))
+    assert late.refused == [RefusedPush(0, "It ended as an error. Rerun the result first.")]
 
 
 def test_a_stopped_run_keeps_what_was_pushed_and_waits_for_the_rest_when_it_is_resumed() -> None:
