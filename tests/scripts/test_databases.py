@@ -105,7 +105,18 @@ def test_values_of_another_kind_are_something_new(
     ],
 )
 def test_the_number_of_rows_or_values_is_nothing_new(first: str, second: str) -> None:
-    assert describe(first, None) == describe(second, None)
+    assert describe(first, [1] * first.count("%s")) == describe(second, [1] * second.count("%s"))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["SELECT a FROM b WHERE c = %s AND d = %s", "INSERT INTO b (c, d) VALUES (%s, %s), (%s, %s)"],
+)
+def test_kinds_that_were_sent_at_each_place_are_nothing_new_together(asked: str) -> None:
+    rows = asked.count("%s") // 2
+    sent = describe(asked, [1, None] * rows) | describe(asked, [None, 1] * rows)
+    assert describe(asked, [1, 1] * rows) <= sent
+    assert not describe(asked, ["tone", 1] * rows) <= sent
 
 
 @pytest.fixture
@@ -130,10 +141,10 @@ def test_what_is_sent_and_refused_is_noted(sent: list[str]) -> None:
     assert any(line.startswith('INSERT INTO "evaluators_languagemodel"') for line in sent)
     assert any(line.startswith("IntegrityError: INSERT INTO") for line in sent)
     updates = [line for line in sent if line.startswith("UPDATE runs_suite")]
-    assert [line.rpartition("%s ")[2] for line in updates] == [
-        "text-capitals text-unicode",
-        "empty text",
-    ]
+    assert {line.rpartition("= %s")[2] for line in updates} == {
+        *("", " 0 text-capitals", " 1 text-unicode"),
+        *(" 0 empty", " 1 text"),
+    }
 
 
 @pytest.mark.django_db(transaction=True)

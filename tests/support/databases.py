@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -47,6 +47,8 @@ SAVEPOINT = re.compile(r'(SAVEPOINT) "\w+"')
 NUMBERS = re.compile(r"\b\d+\b")
 LIST = re.compile(r"(%s|0)(, (%s|0))+")
 ROWS = re.compile(r"(\((?:%s|0)\))(?:, \1)+")
+PLACE = re.compile(r"%s|%\(\w+\)s")
+INSERTED_COLUMNS = re.compile(r"INSERT[^(]*\(([^)]*)\) VALUES")
 
 # What is noted when a connection sends something while another is in a transaction.
 AT_ONCE = "at the same time"
@@ -187,7 +189,8 @@ def listen(note: Callable[[str], None]) -> None:
     transactions = Transactions(note)
 
     def noting_execute(cursor: CursorWrapper, sql: Any, params: Any = None) -> Any:
-        note(describe(sql, params))
+        for sent in describe(sql, params):
+            note(sent)
         try:
             with transactions.sending(cursor.db):
                 return execute(cursor, sql, params)
@@ -198,7 +201,8 @@ def listen(note: Callable[[str], None]) -> None:
     def noting_executemany(cursor: CursorWrapper, sql: Any, param_list: Any) -> Any:
         rows = list(param_list)
         for params in rows[:MAX_VALUES]:
-            note(describe(sql, params))
+            for sent in describe(sql, params):
+                note(sent)
         with transactions.sending(cursor.db):
             return executemany(cursor, sql, rows)
 
@@ -220,9 +224,9 @@ class Transactions:
     def sending(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         """Hold the connection to be in a transaction for the time of a statement."""
         with self.lock:
-            others = {*self.connections} - {connection}
-            if any(other in self.busy or other.in_atomic_block for other in others):
-                self.note(AT_ONCE)
+            for other in self.connections:
+                if other is not connection and (other in self.busy or other.in_atomic_block):
+                    self.note(AT_ONCE)
             self.connections.add(connection)
             self.busy.add(connection)
         try:
@@ -232,15 +236,26 @@ class Transactions:
                 self.busy.discard(connection)
 
 
-def describe(sql: object, params: Sequence[Any] | Mapping[str, Any] | None) -> str:
-    """Return a statement and the kinds of its values, without the values."""
-    if not params:
-        return statement(str(sql))
-    values = params.values() if isinstance(params, Mapping) else params
-    kinds = [kind(value) for value in islice(values, MAX_VALUES)]
-    if len(params) > MAX_VALUES:
-        kinds = sorted({*kinds})
-    return f"{statement(str(sql))} {' '.join(kinds)}"
+def describe(sql: object, params: Sequence[Any] | Mapping[str, Any] | None) -> frozenset[str]:
+    """Return a statement without its values, and beside each of its places the kind of value there."""
+    values = params.values() if isinstance(params, Mapping) else params or ()
+    return _description(str(sql), tuple(kind(value) for value in islice(values, MAX_VALUES)))
+
+
+@cache
+def _description(sql: str, kinds: tuple[str, ...]) -> frozenset[str]:
+    text = statement(sql)
+    at_places = zip(places(sql), kinds, strict=False)
+    return frozenset({text, *(f"{text} {place} {kind}" for place, kind in at_places)})
+
+
+def places(sql: str) -> list[int]:
+    """Number the places of values; the values of a list share one, as do those of a column in many rows."""
+    between = PLACE.split(sql)[1:-1]
+    if inserted := INSERTED_COLUMNS.match(sql):
+        columns = inserted[1].count(",") + 1
+        return [number % columns for number in range(len(between) + 1)]
+    return [*accumulate((text != ", " for text in between), initial=0)]
 
 
 @cache
