@@ -236,8 +236,10 @@ def test_the_retry_form_and_the_resume_button_say_it(settings: Any) -> None:
     retry = reverse("runs:run-retry", args=[done.suite.slug, done.number])
     assert "This cannot be rerun." in client.get(f"{retry}?which=errored").content.decode()
     assert client.post(retry, {"which": "errored"}).status_code == 422
-    page = client.get(reverse("runs:run", args=[stopped.suite.slug, stopped.number]))
-    assert "It cannot be resumed now." in page.content.decode()
+    # On the page, and in the part that replaces it when the run has ended.
+    for name in ("runs:run", "runs:run-live"):
+        page = client.get(reverse(name, args=[stopped.suite.slug, stopped.number]))
+        assert "It cannot be resumed now." in page.content.decode()
     resume = reverse("runs:run-resume", args=[stopped.suite.slug, stopped.number])
     answer = client.post(resume, {}, follow=True)
     assert "you may not run scripts" in answer.content.decode()
