@@ -84,9 +84,11 @@ def run_suite(request: MemberRequest, slug: str, number: int) -> HttpResponse:
 @may_change_suites
 def case_suite(request: MemberRequest, slug: str) -> HttpResponse:
     """Create a suite with the ticked cases of another after asking for its name."""
-    return _copy(
-        request, chosen_in_suite(selected_cases(get_suite_or_404(slug=slug), request.POST))
-    )
+    ticked = selected_cases(get_suite_or_404(slug=slug), request.POST)
+    if ticked.refusal:
+        messages.info(request, ticked.refusal)
+        return _leave(request, ticked.query.at(reverse("runs:suite-cases", args=[slug])))
+    return _copy(request, chosen_in_suite(ticked))
 
 
 @require_POST

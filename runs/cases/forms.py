@@ -478,6 +478,15 @@ class SelectedCases:
     everything: bool
 
     @property
+    def refusal(self) -> str:
+        """Say why there is nothing to do, and what to do instead; "" where there are cases."""
+        if self.keys:
+            return ""
+        if self.everything:
+            return "No case matches the filter. Change or clear it, then choose again."
+        return "No case is ticked. Tick some rows, or all matching cases."
+
+    @property
     def words(self) -> str:
         """Return their number as text."""
         return str(figures.counted(len(self.keys), "case"))

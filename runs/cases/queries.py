@@ -23,7 +23,7 @@ from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.fields import CASE_VOCABULARY, read_checked
 from runs.filters.language import MAX_LENGTH, FilterError, read_filter, wanted_words
 from runs.filters.matching import CaseRows, condition
-from runs.filters.queries import Hit, condition_chips
+from runs.filters.queries import Hit, condition_chips, condition_text, lists_without
 from runs.formats.suite_files import case_values, pack_suite
 from runs.formats.tables import csv_parts
 from runs.lists import PAGE_SIZE, Chip, Control, Key, Keyset, ListQuery, read_integer, with_tag
@@ -96,6 +96,14 @@ class CasesQuery(ListQuery):
     view: str = lists.setting()
     after: str = lists.after()
 
+    @property
+    def beside_text(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Return the filters that have a control of their own as conditions, each with what leaves it out."""
+        return [
+            *([(condition_text("verdict", self.verdict), {"verdict": ""})] if self.verdict else ()),
+            *([(condition_text("tag", self.tag), {"tag": ""})] if self.tag else ()),
+        ]
+
     def cases(self, suite: Suite) -> QuerySet[Case]:
         """Return the cases that match; raises FilterError."""
         cases = suite.cases.filter(is_current=True)
@@ -138,16 +146,12 @@ class CaseTable:
     latest_run: int | None
     conditions: Sequence[Chip] = ()
     problem: FilterError | None = None
+    without: Sequence[Chip] = ()
 
     @property
     def first(self) -> int:
         """Return the position of the first row among the matching cases, from 1."""
         return self.shown - len(self.rows) + 1
-
-    @property
-    def elsewhere(self) -> str:
-        """Return a sentence with the number of cases without the filter."""
-        return f"The suite has {figures.counted(self.total, 'case')}."
 
     @property
     def nothing(self) -> str:
@@ -195,6 +199,9 @@ def case_table(suite: Suite, query: CasesQuery) -> CaseTable:
         latest_run=run.number if run else None,
         conditions=conditions,
         problem=problem,
+        without=()
+        if count or problem
+        else lists_without(query, lambda wider: wider.cases(suite).count(), query.beside_text),
     )
 
 

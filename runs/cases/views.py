@@ -307,9 +307,6 @@ def _conflict(request: MemberRequest, case: Case, changed: CaseChangedError) -> 
     return render(request, "cases/conflict.html", context, status=CONFLICT)
 
 
-NONE = "No case is ticked. Tick some rows, or all matching cases."
-
-
 @require_POST
 @may_change_suites
 def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
@@ -319,7 +316,7 @@ def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
     if ticked.keys and action == "delete" and not is_deletion_confirmed(ticked, request.POST):
         return _confirm_delete(request, ticked)
     try:
-        message = _done(request, ticked, action) if ticked.keys else NONE
+        message = ticked.refusal or _done(request, ticked, action)
     except DomainError as refusal:
         message = str(refusal)
     messages.info(request, message)
@@ -334,9 +331,9 @@ def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
     """Download the ticked cases as a file."""
     suite = get_suite_or_404(slug=slug)
     ticked = selected_cases(suite, request.POST)
-    if not ticked.keys:
-        messages.info(request, NONE)
-        return redirect("runs:suite-cases", slug)
+    if ticked.refusal:
+        messages.info(request, ticked.refusal)
+        return redirect(ticked.query.at(reverse("runs:suite-cases", args=[slug])))
     form = request.POST.get("format", "")
     return answer_file(request, case_file(slug=slug, keys=list(ticked.keys), form=form))
 

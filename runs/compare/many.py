@@ -22,7 +22,7 @@ from runs.compare.rules import CASE_TOLERANCE, rounded_change
 from runs.documents import Document, Dollars
 from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.language import MAX_LENGTH, FilterError
-from runs.filters.queries import Hit, hits_by_key, matching_keys
+from runs.filters.queries import Hit, hits_by_key, lists_without, matching_keys
 from runs.formats.tables import csv_parts
 from runs.lists import Chip, HeadCell, Key, Keyset, ListQuery, Sort, head_cell, read_run_name
 from runs.models.database import among
@@ -131,6 +131,7 @@ class ManyRuns:
     differing: int
     after: str
     problem: FilterError | None = None
+    without: Sequence[Chip] = ()
 
     @property
     def next_address(self) -> str:
@@ -228,8 +229,7 @@ def many_runs(query: ManyQuery, size: int = PAGE_SIZE) -> ManyRuns:
     except FilterError as error:
         return ManyRuns(query, columns, (), 0, 0, "", error)
     counts = cases.aggregate(total=Count("*"), differing=Sum("differs"))
-    listed = cases.filter(differs=1) if query.differences else cases
-    page = case_order(query.sort).page(listed, query.after, size)
+    page = case_order(query.sort).page(_listed(cases, query), query.after, size)
     return ManyRuns(
         query=query,
         columns=columns,
@@ -237,7 +237,18 @@ def many_runs(query: ManyQuery, size: int = PAGE_SIZE) -> ManyRuns:
         total=counts["total"],
         differing=counts["differing"] or 0,
         after=page.after,
+        without=()
+        if page.rows or not query.is_narrowed
+        else lists_without(
+            query,
+            lambda wider: _listed(_cases(runs, wider), wider).count(),
+            [("only differences", {"differences": False})] if query.differences else (),
+        ),
     )
+
+
+def _listed(cases: QuerySet[Any, Any], query: ManyQuery) -> QuerySet[Any, Any]:
+    return cases.filter(differs=1) if query.differences else cases
 
 
 def with_hits(page: ManyRuns) -> ManyRuns:

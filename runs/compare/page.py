@@ -50,7 +50,7 @@ from runs.compare.rules import (
 )
 from runs.engine.plan import read_policy
 from runs.filters.language import MAX_LENGTH, FilterError
-from runs.filters.queries import Hit, hits_by_key, matching_keys
+from runs.filters.queries import Hit, hits_by_key, lists_without, matching_keys
 from runs.lists import Chip, Control, HeadCell, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
@@ -244,6 +244,7 @@ class ChangeTable:
     hidden: tuple[tuple[str, str], ...]
     controls: tuple[Control, ...]
     problem: FilterError | None = None
+    without: Sequence[Chip] = ()
 
 
 def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
@@ -279,14 +280,31 @@ def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
         hidden=query.hidden("q"),
         controls=(query.search_box("text", "Filter cases", id="changes-text"),),
         problem=problem,
+        without=()
+        if pages.total or problem
+        else lists_without(
+            query,
+            lambda wider: len(_matching(comparison, wider)),
+            [(_shown_words(query), {"show": EVERY, "cell": ""})]
+            if query.cell or query.show != EVERY
+            else (),
+        ),
     )
+
+
+def _shown_words(query: ComparisonQuery) -> str:
+    """Return what a comparison lists, apart from a filter: "regressed", or "pass before, fail now"."""
+    before, _, after = query.cell.partition("-")
+    return f"{before} before, {after} now" if after else query.show
 
 
 def listed_changes(comparison: Comparison, query: ComparisonQuery) -> Sequence[CaseChange]:
     """Return the cases that match a query, on all pages, in its order; raises FilterError."""
-    shown = [
-        change for change in _in_order(comparison.cases, query.sort) if is_shown(change, query)
-    ]
+    return _in_order(_matching(comparison, query), query.sort)
+
+
+def _matching(comparison: Comparison, query: ComparisonQuery) -> Sequence[CaseChange]:
+    shown = [change for change in comparison.cases if is_shown(change, query)]
     if not query.text:
         return shown
     found = matching_keys([comparison.candidate.run], comparison.baseline.run, query.text)

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import QuerySet
 from django.utils.safestring import SafeString, mark_safe
@@ -15,7 +15,15 @@ from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
 from runs import lists
 from runs.engine.plan import read_plan
 from runs.filters.fields import OWN_SOURCES, Source, Vocabulary, find_field, read_checked
-from runs.filters.language import MAX_LENGTH, All, FilterError, read_filter, wanted_words
+from runs.filters.language import (
+    MAX_LENGTH,
+    All,
+    FieldComparison,
+    FilterError,
+    Operator,
+    read_filter,
+    wanted_words,
+)
 from runs.filters.matching import ANY_ERROR, PARTS, ResultRows, condition
 from runs.lists import (
     MAX_PLACE_LENGTH,
@@ -75,6 +83,15 @@ class ResultsQuery(ListQuery):
     def only_filters(self) -> ResultsQuery:
         """Return the query without what only changes how its cases are displayed."""
         return ResultsQuery(state=self.state, flaky=self.flaky, tag=self.tag, text=self.text)
+
+    @property
+    def beside_text(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Return the filters that have a control of their own as conditions, each with what leaves it out."""
+        return [
+            *([(condition_text("verdict", self.state), {"state": ""})] if self.state else ()),
+            *([("flaky", {"flaky": False})] if self.flaky else ()),
+            *([(condition_text("tag", self.tag), {"tag": ""})] if self.tag else ()),
+        ]
 
     @property
     def list_query(self) -> str:
@@ -279,18 +296,48 @@ def _texts_by_place(
 
 def condition_chips(query: Any) -> tuple[Chip, ...]:
     """Return the conditions of the `text` of a list, each with the address without it; raises FilterError."""
-    conditions = read_filter(query.text).conditions
+    parts = _with_rests(query.text)
     # One alone is what the field shows.
-    if len(conditions) == 1:
+    if len(parts) == 1:
         return ()
-    return tuple(
-        Chip(
-            str(condition),
-            query.address(text=str(All((*conditions[:place], *conditions[place + 1 :])))),
-            is_on=True,
-        )
+    return tuple(Chip(label, query.address(text=rest), is_on=True) for label, rest in parts)
+
+
+def _with_rests(text: str) -> Sequence[tuple[str, str]]:
+    """Return the conditions of a filter, each with the filter without it."""
+    conditions = read_filter(text).conditions
+    return [
+        (str(condition), str(All((*conditions[:place], *conditions[place + 1 :]))))
         for place, condition in enumerate(conditions)
-    )
+    ]
+
+
+MAX_COUNTED = 6
+Listed = TypeVar("Listed", bound=ListQuery)
+
+
+def lists_without(
+    query: Listed,
+    count: Callable[[Listed], int | None],
+    others: Iterable[tuple[str, Mapping[str, Any]]] = (),
+) -> tuple[Chip, ...]:
+    """Return, for a list in which nothing matches, each condition without which something does, and how much.
+
+    `others` are its conditions beside the text, with what leaves them out; `count` counts a list, None for more than it counts.
+    At most MAX_COUNTED lists are counted.
+    """
+    rests = ((label, {"text": rest}) for label, rest in _with_rests(getattr(query, "text", "")))
+    found = []
+    for label, changes in [*others, *rests][:MAX_COUNTED]:
+        wider = query.changed(**changes)
+        if (matching := count(wider)) != 0:
+            found.append(Chip(label, wider.address(), is_on=False, count=matching))
+    return tuple(found)
+
+
+def condition_text(field: str, value: str) -> str:
+    """Return a condition on a field as a filter has it, in quotes where it needs them."""
+    return str(FieldComparison(field, Operator.EQUAL, (value,)))
 
 
 def matching_keys(candidates: Sequence[Run], baseline: Run, text: str) -> Set[str]:

@@ -23,6 +23,7 @@ from runs.filters.queries import (
     ResultsQuery,
     condition_chips,
     first_hits,
+    lists_without,
     part_keys,
     tree_paths,
 )
@@ -97,6 +98,7 @@ class SearchPage:
     progress: Progress | None = None
     conditions: Sequence[Chip] = ()
     problem: FilterError | None = None
+    without: Sequence[Chip] = ()
 
     @property
     def controls(self) -> Sequence[Control]:
@@ -141,7 +143,22 @@ def search_page(query: SearchQuery) -> SearchPage:
         next_address=page.next_address(query),
         progress=progress,
         conditions=condition_chips(query),
+        without=()
+        if page.rows or progress or named.total or query.after
+        else lists_without(
+            query, _count_some, [("this suite", {"suite": ""})] if query.suite else ()
+        ),
     )
+
+
+def _count_some(query: SearchQuery) -> int | None:
+    """Return how many results match, None for more than are found in time on a page; 0 where none is."""
+    suite = Suite.objects.filter(slug=query.suite, archived_at=None).first()
+    if not query.text:
+        return None
+    with exact_lookups():
+        page, progress = _results(read_checked(query.text, search_vocabulary(suite)), query, suite)
+    return None if page.rows and (page.after or progress) else len(page.rows)
 
 
 COLUMNS = (

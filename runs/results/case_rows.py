@@ -39,6 +39,7 @@ from runs.filters.queries import (
     first_hits,
     in_state,
     is_read,
+    lists_without,
     matching_cases,
     ordered_cases,
     run_vocabulary,
@@ -421,7 +422,7 @@ def _group_address(query: ResultsQuery, field: Field, name: str | None) -> str:
     return query.address(group="", text=text)
 
 
-FLAKY, EVERY = "flaky", "every"
+FLAKY = "flaky"
 UNSORTED = ResultsQuery().sort
 
 
@@ -448,7 +449,6 @@ class ResultsTable:
     controls: tuple[Control, ...]
     total: int
     matching: int
-    others: int
     page_url: str
     url: str
     next_address: str
@@ -460,6 +460,7 @@ class ResultsTable:
     conditions: tuple[Chip, ...] = ()
     problem: FilterError | None = None
     unknown: tuple[str, ...] = ()
+    without: tuple[Chip, ...] = ()
 
     @property
     def files(self) -> tuple[ListedFile, ...]:
@@ -506,17 +507,6 @@ class ResultsTable:
         return " ".join(f"No {state} case{tag} matches{text}".replace(" that", "").split())
 
     @property
-    def elsewhere(self) -> str:
-        """Say how many cases with other verdicts match the search."""
-        noun = "case matches" if self.others == 1 else "cases match"
-        return f"{self.others} {noun} with other verdicts." if self.others else ""
-
-    @property
-    def any_url(self) -> str:
-        """Return the address of the cases with other verdicts, "" for none."""
-        return self.page_url + self.query.address(state="", flaky=False) if self.others else ""
-
-    @property
     def clear_url(self) -> str:
         """Return the address without filters."""
         return self.page_url + self.query.unfiltered.address()
@@ -553,7 +543,6 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         controls=_controls(run, query),
         total=run.case_count,
         matching=matching,
-        others=counts[EVERY] - matching,
         page_url=reverse("runs:run", kwargs=place),
         url=reverse("runs:run-results", kwargs=place),
         next_address=page.next_address(query),
@@ -573,6 +562,13 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         conditions=conditions,
         problem=problem,
         unknown=unknown,
+        without=()
+        if rows or grouping or problem or not query.is_narrowed
+        else lists_without(
+            query,
+            lambda wider: in_state(matching_cases(run, wider), wider).count(),
+            query.beside_text,
+        ),
     )
 
 
@@ -645,13 +641,13 @@ def _value(row: ResultRow, column: Column, values: Mapping[str, Mapping[int, Any
 
 
 def _counts(cases: LiveCases, query: ResultsQuery) -> Mapping[str, int]:
-    """Return how many cases each chip leaves under the other filters, and how many match the search."""
+    """Return how many cases each chip leaves under the other filters."""
     totals = count_states_and_flaky(cases)
     counts = {state: totals[state, True] for state in STATES}
     flaky = counts[query.state] if query.state else sum(counts.values())
     if not query.flaky:
         counts = {state: count + totals[state, False] for state, count in counts.items()}
-    return {**counts, FLAKY: flaky, EVERY: totals.total()}
+    return {**counts, FLAKY: flaky}
 
 
 def _selectable(run: Run, cases: LiveCases, query: ResultsQuery, counts: Mapping[str, int]) -> int:

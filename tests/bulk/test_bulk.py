@@ -178,7 +178,7 @@ def test_everything_under_a_filter_that_nothing_matches_chooses_nothing(
 def test_no_suite_is_made_of_cases_that_are_gone(editor: Client, suite: Suite) -> None:
     sent = {"everything": "1", "q": "nothing-has-this-word", "title": "Empty", "sure": "1"}
     page = editor.post(f"/suites/{suite.slug}/case-suite/", sent, follow=True)
-    assert "No case to copy" in page.content.decode()
+    assert "No case matches the filter" in page.content.decode()
     assert Suite.objects.count() == 1
 
 

@@ -98,7 +98,7 @@ def test_what_only_results_have_is_refused_with_what_can_be_asked(
     assert f"<mark>{name}</mark>" in shown
     bulk = {"everything": "1", "q": text, "action": "delete"}
     answer = editor_client.post(reverse("runs:case-bulk", args=["support"]), bulk, follow=True)
-    assert "No case is ticked" in answer.text, "such a filter lists nothing to delete"
+    assert "No case matches the filter" in answer.text, "such a filter lists nothing to delete"
 
 
 def test_suggestions_are_the_fields_of_cases(viewer_client: Client, suite: Suite) -> None:
