@@ -480,12 +480,14 @@ def meter(
     )
 
 
-def metric(name: str, value: AnyNumber, binary: bool = False, note: str = "") -> SafeString:
-    """Draw one metric of 0 to 5 as a row of `dl.metrics`; one that is binary reads pass or fail."""
+def metric(
+    name: str, value: AnyNumber, binary: bool = False, note: str = "", url: str = ""
+) -> SafeString:
+    """Draw one metric of 0 to 5 as a row of `dl.metrics` that leads to `url`; one that is binary reads pass or fail."""
     return format_html(
         '<div class="metric"><dt>{}{}</dt><dd>{}<span class="num">{}</span>'
         '<small data-tone="{}">{}</small></dd></div>',
-        name,
+        format_html('<a class="stretched" href="{}">{}</a>', url, name) if url else name,
         format_html(' <small class="quiet">{}</small>', note) if note else "",
         meter(value, name, 2.5, 3.5, 5),
         figures.tenth(value),

@@ -565,6 +565,21 @@ class ComparisonPage:
         return self.changes.table
 
     @property
+    def headline(self) -> Sequence[tuple[Measure, str]]:
+        """Return each headline figure with the address of its cases: the flips, else all by what changed most."""
+        orders = {"Mean score": BY_SCORE, "Mean latency": BY_LATENCY, "Total cost": BY_COST}
+        addresses = (
+            self.query.address(show=EVERY, cell="", text="", sort=orders[measure.name])
+            if measure.name in orders
+            else self.query.address(show=FLIPPED, cell="", text="")
+            for measure in self.measures
+        )
+        return [
+            (measure, f"{url}#changes")
+            for measure, url in zip(self.measures, addresses, strict=True)
+        ]
+
+    @property
     def heading(self) -> str:
         """Return the two runs by their numbers."""
         return comparison_heading(self.comparison.baseline.run, self.comparison.candidate.run)
