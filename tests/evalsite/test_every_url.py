@@ -271,7 +271,7 @@ PAGES: Mapping[str, Page] = {
     "runs:run-tags": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
     "runs:run-suite": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
     "runs:run-selected-file": Page("viewer", get=NOT_ALLOWED, post=REFUSED, place=RUN),
-    "runs:case-suite": Page("editor", get=NOT_ALLOWED, post=PAGE, place=SUITE),
+    "runs:case-suite": action("editor", SUITE),
     "runs:run-retry-ask": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
     "runs:result": Page("viewer", place=RESULT),
     "runs:result-calls": Page("viewer", place=RESULT),

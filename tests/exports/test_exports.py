@@ -412,7 +412,7 @@ def test_the_list_shows_ones_own_exports(viewer_client: Client, run: Run):
     asked = ask(viewer_client)
     waiting = viewer_client.get(reverse("runs:export-rows"))
     assert waiting.status_code == 200
-    assert "No worker is alive" in waiting.content.decode()
+    assert "No worker is running" in waiting.content.decode()
     write()
     page = viewer_client.get(address).content.decode()
     assert f'href="{file_of(asked)}"' in page
