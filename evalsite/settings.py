@@ -328,7 +328,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
         "BACKEND": "evalsite.static_files.SiteStorage"
-        if IS_COLLECTED or {"collectstatic", "prepare"} & set(sys.argv)
+        if IS_COLLECTED or {"collectstatic", "prepare", "up"} & set(sys.argv)
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }

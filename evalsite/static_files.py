@@ -109,6 +109,6 @@ def static_stamp() -> str:
 
 
 def are_collected() -> bool:
-    """Tell whether the files were collected since any of them changed."""
-    stamp = stamp_file()
-    return stamp.exists() and stamp.read_text() == static_stamp()
+    """Tell whether the files were collected under their hashed names since any of them changed."""
+    stamp, manifest = stamp_file(), Path(settings.STATIC_MANIFEST)
+    return manifest.exists() and stamp.exists() and stamp.read_text() == static_stamp()

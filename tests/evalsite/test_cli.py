@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,10 @@ def test_up_prepares_the_site_and_prints_its_address(tmp_path: Path):
         wait_until(lambda: "Ctrl-C stops it" in server.tail(4000))
         assert f"Evalsite is at {url}." in server.tail(4000)
         assert f"\n  {url}/login/" in server.tail(4000)
+        # One style sheet under a name that can be kept for good, also where nothing was prepared before.
+        with urllib.request.urlopen(f"{url}/login/") as page:
+            sheets = re.findall(r'href="/static/css/([^"]+)"', page.read().decode())
+        assert [re.sub(r"\.\w{12}\.", ".hash.", name) for name in sheets] == ["app.hash.css"]
         beside = {
             name: value for name, value in env.items() if name not in ("PORT", "EVALSITE_URL")
         }

@@ -28,6 +28,11 @@ def test_static_files_are_collected_when_one_changes(settings: Settings, tmp_pat
     assert [path for path in settings.STATIC_ROOT.iterdir() if path.is_file()] == [collected]
 
     collected.unlink()
+    # Without the manifest, they were not collected as they are served.
+    call_command("prepare")
+    assert collected.exists()
+    settings.STATIC_MANIFEST.write_text("{}")
+    collected.unlink()
     call_command("prepare")
     assert not collected.exists()
 
