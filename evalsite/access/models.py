@@ -108,7 +108,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 
 class ApiToken(models.Model):
-    """A program's key to the API, limited to scopes (divided by spaces); only its hash and its first characters are stored."""
+    """A program's key to the API, limited to `scopes`, divided by spaces; its secret is stored as a hash alone."""
 
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"

@@ -27,13 +27,14 @@ from runs.models.sharing import ShareLink
 from runs.requests import site_address
 from runs.sharing.queries import share_preview
 from runs.sharing.services import (
+    CHANGES_ALL,
+    MAX_DAYS,
     make_share,
     read_subject,
     revoke_share,
     share_document,
     share_sources,
 )
-from runs.sharing.views import CHANGES_ALL, MAX_DAYS
 
 MAY_SHARE = "runs.share"
 SHARE = OpenApiParameter("share", int, "path", description="The id of a share link.")

@@ -620,7 +620,9 @@ def review_page(
     """Return the page of an item for a person.
 
     With `hides_judge`, or when the suite demands it, it leaves out the machine's part until this person has
-    decided. `query` is the part of the queue in which identical outputs count. Raises UnreadableSnapshotError for a run of another version.
+    decided. `query` is the part of the queue in which identical outputs count.
+
+    Raises UnreadableSnapshotError for a run of another version.
     """
     item = items_for_review().get(pk=item.pk)
     result = item.result

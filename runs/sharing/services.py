@@ -36,6 +36,10 @@ from runs.sharing.whitelist import document_digest, filter_document
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
 WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
 VERDICTS = ("pass", "borderline", "fail")
+# Who has this permission sees and revokes the links of others too.
+CHANGES_ALL = "runs.change_sharelink"
+# How long a link may stay open.
+MAX_DAYS = 365
 
 
 class NothingToShareError(DomainError):

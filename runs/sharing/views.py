@@ -32,6 +32,8 @@ from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
 from runs.requests import REFUSED, MemberRequest, may_share, site_address
 from runs.sharing.queries import SharePreview, SharesQuery, share_list, share_preview, shared_page
 from runs.sharing.services import (
+    CHANGES_ALL,
+    MAX_DAYS,
     ShareSubject,
     count_opening,
     find_share,
@@ -45,7 +47,6 @@ from runs.sharing.services import (
 
 ON_A_DAY, NEVER = "date", "never"
 DAYS = (("7", "in 7 days"), ("30", "in 30 days"), ("90", "in 90 days"), (ON_A_DAY, "on a date"))
-MAX_DAYS = 365
 
 
 class ShareForm(forms.Form):
@@ -105,7 +106,6 @@ class ShareForm(forms.Form):
         return timezone.make_aware(datetime.combine(day, time(23, 59, 59)))
 
 
-CHANGES_ALL = "runs.change_sharelink"
 MADE_IN_SESSION = "runs.made_share_link"
 LOOK = "Check the strings that look private, and tick that they may be shared."
 LOOK_AGAIN = "The content has changed since the preview. Check it again, then create the link."

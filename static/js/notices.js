@@ -3,12 +3,12 @@
 
 const MARK = "● ";
 const otherTabs = new BroadcastChannel("run-notices");
-const told = new Set();
+const announced = new Set();
 
 const isAllowed = () => /(^|; )desktop-notices=on/.test(document.cookie) && self.Notification?.permission === "granted";
 
-function tell(toast) {
-  told.add(toast.dataset.ended);
+function announce(toast) {
+  announced.add(toast.dataset.ended);
   if (!document.hidden) return;
   if (!document.title.startsWith(MARK)) document.title = MARK + document.title;
   if (!isAllowed()) return;
@@ -23,22 +23,22 @@ function tell(toast) {
 }
 
 document.addEventListener("htmx:oobAfterSwap", ({ detail }) => {
-  for (const toast of detail.target.querySelectorAll("[data-ended]:not([data-told])")) {
-    if (told.has(toast.dataset.ended)) {
+  for (const toast of detail.target.querySelectorAll("[data-ended]:not([data-announced])")) {
+    if (announced.has(toast.dataset.ended)) {
       toast.remove();
       continue;
     }
-    toast.dataset.told = "";
-    tell(toast);
+    toast.dataset.announced = "";
+    announce(toast);
     otherTabs.postMessage(toast.outerHTML);
   }
 });
 
 otherTabs.addEventListener("message", ({ data }) => {
   const toast = new DOMParser().parseFromString(data, "text/html").querySelector(".toast");
-  if (told.has(toast.dataset.ended)) return;
+  if (announced.has(toast.dataset.ended)) return;
   document.getElementById("toasts")?.append(toast);
-  tell(toast);
+  announce(toast);
 });
 
 document.addEventListener("visibilitychange", () => {

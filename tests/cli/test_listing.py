@@ -132,7 +132,7 @@ def test_a_target_is_added_and_changed_and_keeps_what_is_not_named() -> None:
     ]
     assert [decrypt(value) for value in target.encrypted_secrets.values()] == ["s3cret-of-ours"]
     call_command("target", "add", "gpt", "--kind", "chat", "--model", "juno")
-    assert Target.objects.get(name="gpt").model.slug == "juno"  # type: ignore[union-attr]  # it has one
+    assert Target.objects.filter(name="gpt", model__slug="juno").exists()
 
 
 def test_files_are_checked_and_nothing_is_stored(
