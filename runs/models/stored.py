@@ -181,7 +181,8 @@ def pack_leaf_scores(run_id: int) -> bytes:
         "result_id", "path", "state", "score", "failed_required"
     ).iterator(chunk_size=5000):
         packed_score = score if state == "scored" else False if state == "unscored" else None
-        column = scores.setdefault(path, [None] * len(ids))
+        if (column := scores.get(path)) is None:
+            column = scores[path] = [None] * len(ids)
         column[places[result]] = [packed_score, missed] if missed else packed_score
     content = {"version": VERSION, "results": [*ids], "scores": scores}
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)
