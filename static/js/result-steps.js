@@ -19,7 +19,12 @@ const isResultPage = () => Boolean(main?.querySelector(".stepper"));
 const withoutPart = (address) => new URL(address, location).href.split("#")[0];
 // The address of the result that is shown, in the panel or as the page.
 let shown = isResultPage() ? withoutPart(location) : null;
-if (shown) history.replaceState({ result: true }, "");
+markEntry();
+
+// Back reloads the page for an entry of the history that is not marked as a result.
+function markEntry() {
+  if (shown && withoutPart(location) === shown) history.replaceState({ result: true }, "");
+}
 
 function makePanel() {
   const part = document.createElement("aside");
@@ -123,6 +128,8 @@ document.addEventListener("click", (event) => {
     if (!panel) list = location.href;
     opener ??= link;
   }
+  // A link to a part may have been followed so shortly before that its event is still to come.
+  markEntry();
   history.pushState({ result: true }, "", link.href);
   load(link.href);
 });
@@ -154,9 +161,7 @@ window.addEventListener("popstate", (event) => {
 });
 
 // A link to a part of a result is a step of the history too, and Back can lead to it from another result.
-window.addEventListener("hashchange", () => {
-  if (shown && withoutPart(location) === shown) history.replaceState({ result: true }, "");
-});
+window.addEventListener("hashchange", markEntry);
 
 // A count of failures on another page leads to their list and opens the first.
 const arrived = new URL(location);

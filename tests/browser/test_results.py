@@ -207,6 +207,25 @@ def test_a_step_shows_the_next_result_without_loading_a_page(
     page.wait_for_url("**/login/**")
 
 
+def test_a_key_pressed_right_after_a_link_to_a_part_keeps_the_way_back(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    run = make_scored_run(verdicts=("fail", "fail"))
+    place = reverse("runs:result", args=(run.suite.slug, run.number, "C-001", 1))
+    page.goto(f"{live_server.url}{place}?from=run")
+    # The browser tells of the part only later: the step comes first.
+    page.evaluate("""() => {
+      window.isFirst = true;
+      document.querySelector('main a[href="#output"]').click();
+      document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+    }""")
+    expect(page).to_have_title(re.compile("^Case C-002"))
+    page.go_back()
+    expect(page).to_have_title(re.compile("^Case C-001"))
+    assert page.evaluate("() => window.isFirst")
+
+
 def test_back_leads_from_a_reloaded_result_to_its_list(
     page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
