@@ -12,7 +12,8 @@ The score is 1 if every limit is kept and 0 if one is exceeded. A figure exactly
 | `max_cost_usd` | what the agent cost, in US dollars |
 
 With `proportional: true` each limit scores limit ÷ actual, at most 1, and the score is the mean of the
-limits: twice the allowed tokens score 0.5. A limit of 0 allows nothing at all.
+limits: twice the allowed tokens score 0.5. A limit of 0 allows nothing at all. With `share_kept: true` the score is the
+share of the limits that are kept: two of three score 0.667.
 
 If the target does not report a figure, the evaluator is unscored and names the figure, because the limit
 cannot be checked. The cost of judges never counts.
@@ -152,11 +153,16 @@ class ExecutionMetricsConfig(KindConfig):
     proportional: bool = Field(
         False, description="Score by how far a limit is exceeded, not only whether it is."
     )
+    share_kept: bool = Field(
+        False, description="Score the share of the limits that are kept, not 0 for any breach."
+    )
 
     @model_validator(mode="after")
     def _limits_something(self) -> Self:
         if not self.limits:
             raise ValueError(f"execution_metrics needs a limit: one of {', '.join(LIMITS)}")
+        if self.proportional and self.share_kept:
+            raise ValueError("proportional and share_kept score in two ways; keep one of them")
         return self
 
     @property
@@ -200,9 +206,9 @@ def rescore(config: ExecutionMetricsConfig, details: Mapping[str, Any]) -> Score
         for name, limit in config.limits.items()
     ]
     shares = [row["share"] if config.proportional else float(row["kept"]) for row in rows]
-    score = mean(shares) or 0.0
+    is_mean = config.proportional or config.share_kept
     return Score(
-        min(1.0, score) if config.proportional else min(shares),
+        min(1.0, mean(shares) or 0.0) if is_mean else min(shares),
         findings=tuple(_finding(row) for row in rows),
         details={"figures": figures, "limits": rows},
     )
@@ -223,7 +229,7 @@ def rescore(config: ExecutionMetricsConfig, details: Mapping[str, Any]) -> Score
     read=read,
 )
 async def score(config: ExecutionMetricsConfig, context: Context) -> Outcome:
-    """Return 1 if every limit is kept, else 0, or proportionally to the excess."""
+    """Return 1 if every limit is kept, else 0, or by the excess, or by the share of limits kept."""
     figures = measure(context.output)
     missing = [name for name in config.limits if LIMITS[name].figure not in figures]
     if missing:

@@ -68,12 +68,14 @@ def _first_cases(suite: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def with_meaning(
-    generation: Generation, kind: str, settings: Mapping[str, Any]
+    generation: Generation, kind: str, preset: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return the settings of an evaluator in a file, with what its generation means by their words.
 
-    AgentV compares texts without the white space at their ends, and its later files compare arguments
-    exactly. There a required field is one that may not be missing; it fails no result.
+    `preset` is what the name of its kind in the file sets by itself. AgentV compares texts without the white
+    space at their ends, and its later files compare arguments exactly. There a required field is one that may
+    not be missing; it fails no result. Execution metrics score the share of limits kept; token usage scores 0
+    for any breach, as here.
     """
     if generation is Generation.OWN:
         return settings
@@ -81,6 +83,8 @@ def with_meaning(
         return {"trim": True, **settings}
     if kind == "tool_trajectory" and generation is Generation.LATER:
         return {"args_match": "exact", **settings}
+    if kind == "execution_metrics" and not preset and not settings.get("proportional"):
+        return {"share_kept": True, **settings}
     if kind == "field_accuracy" and isinstance(settings.get("fields"), list):
         return {**settings, "fields": [_field(field) for field in settings["fields"]]}
     return settings

@@ -117,7 +117,7 @@ def read_settings(
     config = {**preset, **{name: value for name, (_, value) in left.items()}}
     name = path.rpartition("/")[2]
     try:
-        config = dict(with_meaning(fields.reading.generation, kind.name, config))
+        config = dict(with_meaning(fields.reading.generation, kind.name, preset, config))
         config = kind.read(config) if kind.read else config
         known = (*kind.config.model_fields, *COMMON)
         if PASSED in kind.config.model_fields:

@@ -100,6 +100,26 @@ def test_arguments_are_compared_exactly_in_the_later_files_unless_they_say_other
     assert evaluator("own", call + "}").config["args_match"] == "partial"
 
 
+@pytest.mark.parametrize(
+    ("written", "share_kept"),
+    [
+        ("type: execution-metrics, max_tokens: 9, max_cost_usd: 1", True),
+        ("type: execution_metrics, max_tokens: 9, share_kept: false", False),
+        ("type: execution_metrics, max_tokens: 9, proportional: true", False),
+        ("type: token-usage, max_input: 9, max_output: 8", False),
+        ("type: latency, threshold: 9", False),
+    ],
+)
+def test_execution_metrics_of_agentv_score_the_share_of_limits_kept(
+    written: str, share_kept: bool
+) -> None:
+    text = f"{{name: x, {written}}}"
+
+    assert evaluator("judges", text).config["share_kept"] is share_kept
+    assert evaluator("graders", text).config["share_kept"] is share_kept
+    assert evaluator("own", text).config["share_kept"] is False
+
+
 @pytest.mark.parametrize("generation", ["judges", "graders"])
 def test_a_required_field_of_agentv_is_one_that_may_not_be_missing(generation: str) -> None:
     fields = "[{path: a, required: true}, {path: b, required: false}, {path: c}]"

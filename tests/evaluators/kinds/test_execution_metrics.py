@@ -76,6 +76,14 @@ def test_proportional_is_the_mean_of_limit_by_actual_one_at_most() -> None:
     assert score_of(KIND, config, context_of()).score == pytest.approx((0.5 + 1) / 2)
 
 
+def test_a_share_is_the_limits_kept_of_all() -> None:
+    limits = {"max_tokens": 1000, "max_tool_calls": 9, "max_duration_ms": 4000}
+
+    assert score_of(KIND, {**limits, "share_kept": True}, context_of()).score == pytest.approx(
+        2 / 3
+    )
+
+
 @pytest.mark.parametrize("proportional", [False, True])
 def test_a_limit_of_0_allows_none_at_all(proportional: bool) -> None:
     config = {"max_tool_calls": 0, "proportional": proportional}
@@ -156,6 +164,7 @@ def test_stored_figures_can_be_held_to_other_limits_but_not_to_unknown_ones() ->
     [
         ({}, "needs a limit"),
         ({"proportional": True}, "needs a limit"),
+        ({"max_tokens": 1, "proportional": True, "share_kept": True}, "keep one of them"),
         ({"max_tokens": -1}, "max_tokens: -1 is refused"),
         ({"max_tokens": 1.5}, "max_tokens: 1.5 is refused"),
         ({"max_tokens": "many"}, "max_tokens: 'many' is refused"),
