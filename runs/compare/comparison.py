@@ -6,7 +6,11 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import combined_cost, mean, sum_known
@@ -23,9 +27,12 @@ from runs.compare.evidence import (
     NO_CLEAR_CHANGE,
     REGRESSED,
     TOO_FEW_CASES,
+    Columns,
     Measured,
     MeasuredFigure,
+    MeasuredRun,
     Paired,
+    Places,
     Significance,
     measured_pairs,
     shared_changes,
@@ -108,17 +115,17 @@ def _figure(gate: RunGate) -> str:
     return f"{figure}, {gate.with_reviews}" if gate.reviews else figure
 
 
+# Of each execution its case and id, what decides the case (status, verdict, score, whether it was forced, the review),
+# and the rest: the marks of its outcomes, its latency, and both costs.
 COLUMNS = (
-    *("id", "case_id", "status", "verdict", "score", "is_forced", "reviewed_verdict"),
+    *("case_id", "id", "status", "verdict", "score", "is_forced", "reviewed_verdict"),
     *("outcome_marks", "latency_ms", "run_cost_usd", "evaluation_cost_usd"),
 )
+FACTS, REST = slice(2, 7), slice(7, 11)
 MET = "1"
-# What decides a case: of each execution the status, verdict, score, whether it was forced, and the review.
 Facts = tuple[str, str, float | None, bool, str]
-# What else an execution has: the marks of its outcomes, its latency, and both costs.
-Rest = tuple[str, float | None, Decimal | None, Decimal | None]
-# A plain tuple: a comparison reads forty thousand.
-Execution = tuple[Facts, Rest]
+# A row of COLUMNS, a plain tuple: a comparison reads forty thousand.
+Execution = tuple[Any, ...]
 
 
 class CaseNames(NamedTuple):
@@ -134,8 +141,7 @@ class ComparisonSide:
     """One of the two runs: its figures over all its executions, and its cases by key.
 
     Of the executions, `scored` have a score and `timed` a latency with the 95th percentile `p95_ms`.
-    `reviews` counts the decisions of reviewers in the figures. `names` holds the names of the cases by key,
-    `keys` the case of each result by the result's id.
+    `reviews` counts the decisions of reviewers in the figures.
     """
 
     run: Run
@@ -149,8 +155,7 @@ class ComparisonSide:
     evaluation_cost_usd: Decimal | None
     p95_ms: float | None
     cases: Mapping[str, CaseSide]
-    names: Mapping[str, CaseNames]
-    keys: Mapping[int, str]
+    records: RunRecords
     facts: RunFacts
 
     @property
@@ -161,18 +166,16 @@ class ComparisonSide:
 
 @dataclass(frozen=True, slots=True)
 class RunRecords:
-    """The stored executions of a run by case, in the order of the suite, with what `ComparisonSide` has of them."""
+    """The stored executions of a run and the names of its cases, by case in the order of the suite."""
 
     groups: Mapping[str, Sequence[Execution]]
     names: Mapping[str, CaseNames]
-    keys: Mapping[int, str]
 
     def only(self, cases: Container[str]) -> RunRecords:
         """Return the executions of these cases only."""
         return RunRecords(
             groups={key: group for key, group in self.groups.items() if key in cases},
             names={key: names for key, names in self.names.items() if key in cases},
-            keys={result: key for result, key in self.keys.items() if key in cases},
         )
 
 
@@ -180,23 +183,21 @@ def read_records(*runs: Run) -> tuple[RunRecords, ...]:
     """Return the executions of runs; a query each, and one for the cases of all."""
     cases = Case.objects.filter(pk__in=RunCase.objects.filter(run__in=runs).values("case_id"))
     rows = cases.order_by().values_list("pk", *CaseNames._fields)
-    names = {pk: CaseNames._make(row) for pk, *row in rows}
+    names = {pk: CaseNames(*row) for pk, *row in rows}
     return tuple(_records(run, names) for run in runs)
 
 
 def _records(run: Run, names: Mapping[int, CaseNames]) -> RunRecords:
-    groups: dict[str, list[Execution]] = {}
-    own_names: dict[str, CaseNames] = {}
-    keys: dict[int, str] = {}
+    groups: dict[int, list[Execution]] = {}
     for row in run.results.order_by("position", "repetition", "id").values_list(*COLUMNS):
-        case = names[row[1]]
-        key = keys[row[0]] = case.key
-        execution = (row[2:7], row[7:])
-        if (group := groups.get(key)) is not None:
-            group.append(execution)
+        if (group := groups.get(row[0])) is None:
+            groups[row[0]] = [row]
         else:
-            groups[key], own_names[key] = [execution], case
-    return RunRecords(groups, own_names, keys)
+            group.append(row)
+    return RunRecords(
+        groups={names[case].key: group for case, group in groups.items()},
+        names={names[case].key: names[case] for case in groups},
+    )
 
 
 def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
@@ -208,36 +209,40 @@ def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
     policy = read_plan(run.snapshot).policy
     known: dict[tuple[Facts, ...], CaseDecided] = {}
     cases = {key: _case(group, policy, known) for key, group in records.groups.items()}
-    executions = [execution for group in records.groups.values() for execution in group]
+    executions = list(chain.from_iterable(records.groups.values()))
+    columns = dict(zip(COLUMNS, zip(*executions, strict=True), strict=False))
+    statuses = columns.get("status", ())
     scores = [
         score
-        for (status, _, score, _, _), _ in executions
+        for status, score in zip(statuses, columns.get("score", ()), strict=True)
         if score is not None and status == SCORED
     ]
-    latencies = sorted(latency for _, (_, latency, _, _) in executions if latency is not None)
-    ended = [facts for facts, _ in executions if facts[0] in ENDED]
-    run_cost = sum_known(cost for _, (_, _, cost, _) in executions)
-    judged = sum_known(cost for _, (_, _, _, cost) in executions)
-    evaluation = _cost_or_zero(judged, run)
+    latencies = sorted(one for one in columns.get("latency_ms", ()) if one is not None)
+    reviews = [
+        review
+        for status, review in zip(statuses, columns.get("reviewed_verdict", ()), strict=True)
+        if status in ENDED
+    ]
+    run_cost = sum_known(columns.get("run_cost_usd", ()))
+    evaluation = _cost_or_zero(sum_known(columns.get("evaluation_cost_usd", ())), run)
     return ComparisonSide(
         run=run,
         figures=RunSide(
-            passed=sum(case.passed for case in cases.values()),
+            passed=sum([case.passed for case in cases.values()]),
             total=len(executions),
             mean_score=mean(scores),
             mean_latency_ms=mean(latencies),
         ),
         scored=len(scores),
         timed=len(latencies),
-        errors=len(ended) - sum(case.scored for case in cases.values()),
-        reviews=sum(bool(reviewed) for *_, reviewed in ended) if policy.count_reviews else 0,
+        errors=len(reviews) - sum([case.scored for case in cases.values()]),
+        reviews=sum(map(bool, reviews)) if policy.count_reviews else 0,
         cost_usd=combined_cost(run_cost, evaluation),
         run_cost_usd=run_cost,
         evaluation_cost_usd=evaluation,
         p95_ms=nearest_rank(latencies, 0.95),
         cases=cases,
-        names=records.names,
-        keys=records.keys,
+        records=records,
         facts=RunFacts(
             run.snapshot,
             run.repetitions,
@@ -256,14 +261,8 @@ def _cost_or_zero(cost: Decimal | None, run: Run) -> Decimal | None:
 
 def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
     """Return one case of a run from its results, as the comparison of whole runs shows it."""
-    group: list[Execution] = [
-        (
-            (row.status, row.verdict, row.score, row.is_forced, row.reviewed_verdict),
-            (row.outcome_marks, row.latency_ms, row.run_cost_usd, row.evaluation_cost_usd),
-        )
-        for row in results
-    ]
-    return _case(group, policy, {})
+    read = attrgetter(*COLUMNS)
+    return _case([read(row) for row in results], policy, {})
 
 
 class CaseDecided(NamedTuple):
@@ -285,17 +284,17 @@ def _case(
     known: dict[tuple[Facts, ...], CaseDecided],
 ) -> CaseSide:
     """Return a case over its repetitions; `known` keeps decisions, of which thousands of cases have few."""
-    facts = tuple([facts for facts, _ in group])
+    facts = tuple([row[FACTS] for row in group])
     if (decided := known.get(facts)) is None:
         decided = known[facts] = _decide(facts, policy)
     verdict, mean_score, passed, scored, state, is_flaky, machine, reviewed = decided
     latency_ms: float | None
     if len(group) == 1:
         # Most cases; what sums and means of one take would double the time.
-        [(_, (marks, latency_ms, run_cost, evaluation_cost))] = group
+        marks, latency_ms, run_cost, evaluation_cost = group[0][REST]
         outcomes, outcomes_met = len(marks), marks.count(MET)
     else:
-        every_marks, latencies, costs, judged = zip(*[rest for _, rest in group], strict=True)
+        every_marks, latencies, costs, judged = zip(*[row[REST] for row in group], strict=True)
         latency_ms = mean([latency for latency in latencies if latency is not None])
         run_cost, evaluation_cost = sum_known(costs), sum_known(judged)
         known_marks = [marks for marks in every_marks if marks]
@@ -334,6 +333,8 @@ def _decide(facts: Sequence[Facts], policy: PolicySpec) -> CaseDecided:
 
 
 CHUNK = 5000
+# The place of a case that is not compared.
+NOWHERE = -1
 # By the kind of an evaluator: the name of its parts, the detail that holds them, and the number that counts.
 PARTS = {
     METRICS_KIND: (METRIC, "metrics", "score"),
@@ -344,7 +345,7 @@ PARTS = {
 NAMES = {OUTCOMES_PATH: "Expected outcomes"}
 
 
-def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
+def measured_scores(side: ComparisonSide) -> MeasuredRun:
     """Return the scores that evaluators gave each case, in tree order; at most four queries.
 
     Every evaluator below the root is there, inside composites too. One that could not score gives
@@ -352,42 +353,43 @@ def measured_scores(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
     cases have come last.
     """
     root = read_plan(side.run.snapshot).root
-    negated = negated_paths(root)
-    by_case = {key: negated_paths(tree) for _, key, tree in side.run.own_trees(root)}
+    cases = {key: place for place, key in enumerate(side.records.groups)}
+    places = {row[1]: cases[key] for key, group in side.records.groups.items() for row in group}
     figures: dict[MeasuredFigure, Measured] = {}
     for kind in _kinds(side.run, root):
-        for result, path, parts in _parts(side.run, kind):
-            _add_parts(figures, side.keys.get(result, ""), (kind, path), parts)
+        for figure, name, at, values in _part_scores(side.run, kind, places):
+            figures[figure] = Measured.make(name, at, values, cases=len(cases))
+    negated = negated_paths(root)
+    by_case = {key: negated_paths(tree) for _, key, tree in side.run.own_trees(root)}
     for path, results, scores in _score_columns(side.run):
-        measured = Measured(NAMES.get(path, path))
-        for result, score in zip(results, scores, strict=True):
-            if score is None or score is False or not (key := side.keys.get(result)):
-                continue
-            score = 1.0 - score if path in by_case.get(key, negated) else score
-            if (of_case := measured.scores.get(key)) is not None:
-                of_case.append(score)
-            else:
-                measured.scores[key] = [score]
-        if measured.scores:
+        is_negated = np.full(len(cases), path in negated)
+        for key in by_case.keys() & cases.keys():
+            is_negated[cases[key]] = path in by_case[key]
+        at = np.array([places.get(result, NOWHERE) for result in results], dtype=int)
+        values = np.array(scores, dtype=float)
+        is_counted = (at != NOWHERE) & ~np.isnan(values)
+        at, values = at[is_counted], values[is_counted]
+        if at.size:
+            values = np.where(is_negated[at], 1.0 - values, values)
+            measured = Measured.make(NAMES.get(path, path), at, values, cases=len(cases))
             figures[MeasuredFigure(EVALUATOR, path)] = measured
-    places = {path: place for place, (path, _) in enumerate(walk(root))}
+    in_tree = {path: place for place, (path, _) in enumerate(walk(root))}
     in_order = sorted(
         figures,
-        key=lambda figure: (figure.kind == EVALUATOR, places.get(figure.path, len(places))),
+        key=lambda figure: (figure.kind == EVALUATOR, in_tree.get(figure.path, len(in_tree))),
     )
-    return {figure: figures[figure] for figure in in_order}
+    return MeasuredRun(cases, {figure: figures[figure] for figure in in_order})
 
 
-def _testable_scores(
-    side: ComparisonSide, measured: Mapping[MeasuredFigure, Measured]
-) -> Mapping[MeasuredFigure, Measured]:
+def _testable_scores(side: ComparisonSide, measured: MeasuredRun) -> MeasuredRun:
     """Leave out evaluators that only some cases have, and fewer of them than a test needs."""
-    places = {path for path, _ in walk(read_plan(side.run.snapshot).root)}
-    return {
-        figure: scores
-        for figure, scores in measured.items()
-        if figure.path in places or len(scores.scores) >= MIN_CASES
+    in_tree = {path for path, _ in walk(read_plan(side.run.snapshot).root)}
+    figures = {
+        figure: found
+        for figure, found in measured.figures.items()
+        if figure.path in in_tree or found.cases >= MIN_CASES
     }
+    return MeasuredRun(measured.places, figures)
 
 
 def _kinds(run: Run, root: EvaluatorSpec) -> list[str]:
@@ -397,39 +399,41 @@ def _kinds(run: Run, root: EvaluatorSpec) -> list[str]:
     return [kind for kind, (part, *_) in PARTS.items() if kind in kinds or summary.get(f"{part}s")]
 
 
-def _add_parts(
-    figures: dict[MeasuredFigure, Measured],
-    case: str,
-    judge: tuple[str, str],
-    parts: list[dict[str, Any]],
-) -> None:
-    """Add the parts that one judge scored in one execution; `case` is "" where the case is not compared."""
-    kind, path = judge
-    name, _, number = PARTS[kind]
-    for part in parts or () if case else ():
-        if part.get(number) is not None:
-            figure = MeasuredFigure(name, path, part["key"])
-            measured = figures.setdefault(figure, Measured(part["name"]))
-            measured.scores.setdefault(case, []).append(part[number])
+def _part_scores(
+    run: Run, kind: str, places: Mapping[int, int]
+) -> Iterator[tuple[MeasuredFigure, str, Places, Columns]]:
+    """Yield the metrics or dimensions of judges of a kind, each with its name, the places of cases, and their scores.
 
-
-def _parts(run: Run, kind: str) -> Iterator[tuple[int, str, list[dict[str, Any]]]]:
+    `places` are those of the cases by result, for results that are compared.
+    """
+    part, details, number = PARTS[kind]
     rows = EvaluatorScore.objects.filter(
         result__run=run, kind=kind, state=ScoreState.SCORED
     ).order_by()
-    parts = f"details__{PARTS[kind][1]}"
-    yield from rows.values_list("result_id", "path", parts).iterator(chunk_size=CHUNK)
+    columns = rows.values_list("result_id", "path", f"details__{details}")
+    found: dict[MeasuredFigure, tuple[str, list[int], list[float]]] = {}
+    for result, path, scored in columns.iterator(chunk_size=CHUNK):
+        if (place := places.get(result)) is None:
+            continue
+        for one in scored or ():
+            if one.get(number) is not None:
+                figure = MeasuredFigure(part, path, one["key"])
+                _, at, scores = found.setdefault(figure, (one["name"], [], []))
+                at.append(place)
+                scores.append(one[number])
+    for figure, (name, at, scores) in found.items():
+        yield figure, name, np.array(at), np.array(scores, dtype=float)
 
 
-def _score_columns(run: Run) -> Iterator[tuple[str, Sequence[int], Sequence[Any]]]:
-    """Yield for each evaluator under the root its path, and results with its scores, False or None for no score.
+def _score_columns(run: Run) -> Iterator[tuple[str, Sequence[int], Sequence[float | None]]]:
+    """Yield for each evaluator under the root its path, and results with its scores, None for no score.
 
     An ended run has them packed in one column.
     """
     packed = unpack_leaf_scores(bytes(run.leaf_scores)) if run.leaf_scores else None
     if packed is None:
         rows = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED)
-        columns: dict[str, tuple[list[int], list[Any]]] = {}
+        columns: dict[str, tuple[list[int], list[float | None]]] = {}
         for path, result, score in rows.order_by().values_list("path", "result_id", "score"):
             results, scores = columns.setdefault(path, ([], []))
             results.append(result)
@@ -438,7 +442,10 @@ def _score_columns(run: Run) -> Iterator[tuple[str, Sequence[int], Sequence[Any]
         columns = {
             path: (
                 packed.results,
-                [one[0] if one.__class__ is list else one for one in packed_scores],
+                [
+                    one[0] if one.__class__ is list else None if one is False else one
+                    for one in packed_scores
+                ],
             )
             for path, packed_scores in packed.scores.items()
         }
@@ -474,7 +481,7 @@ class Comparison:
     @cached_property
     def measured(
         self,
-    ) -> tuple[Mapping[MeasuredFigure, Measured], Mapping[MeasuredFigure, Measured]]:
+    ) -> tuple[MeasuredRun, MeasuredRun]:
         """Return what evaluators measured in both runs; at most eight queries."""
         return measured_scores(self.baseline), measured_scores(self.candidate)
 
@@ -498,7 +505,8 @@ class Comparison:
     def title(self, case: str) -> str:
         """Return the title of a case, from the candidate where it has the case."""
         sides = self.candidate, self.baseline
-        return next((side.names[case].title for side in sides if case in side.names), "")
+        names = (side.records.names for side in sides)
+        return next((known[case].title for known in names if case in known), "")
 
 
 class SameRunError(DomainError):

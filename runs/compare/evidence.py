@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -25,6 +24,7 @@ MAX_SINGLE_CASES = 1000
 BITS = 8
 
 Columns = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 
 def bootstrap(columns: Columns, *, level: float, seed: int) -> tuple[Columns, Columns]:
@@ -277,23 +277,52 @@ class MeasuredFigure:
         return self.kind == EVALUATOR and "/" in self.path
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure of one run: by case, the scores of all executions that have it."""
+    """A figure of one run: the `mean` over all `executions` that have it, on the figure's scale.
+
+    `by_case` has the mean over those of each case, by the places of cases; NaN without any.
+    """
 
     name: str
-    scores: dict[str, list[float]] = field(default_factory=dict)
+    by_case: Columns
+    mean: float
+    executions: int
+
+    @classmethod
+    def make(cls, name: str, at: Places, scores: Columns, *, cases: int) -> Measured:
+        """Return the figure from the scores of one execution or more, each of the case `at` a place."""
+        by_case = np.full(cases, np.nan)
+        by_case[at] = scores
+        counts = np.bincount(at, minlength=cases)
+        if (counts > 1).any():
+            in_order, ends = np.argsort(at, kind="stable"), np.cumsum(counts)
+            for place in np.flatnonzero(counts > 1):
+                of_case = in_order[ends[place] - counts[place] : ends[place]]
+                by_case[place] = mean(scores[of_case].tolist())
+        average = rounded(math.fsum(scores.tolist()) / scores.size)
+        return cls(name, by_case, average, scores.size)
 
     @property
-    def executions(self) -> int:
-        """Return how many executions have it."""
-        return sum(map(len, self.scores.values()))
+    def cases(self) -> int:
+        """Return how many cases have it."""
+        return int(np.count_nonzero(~np.isnan(self.by_case)))
 
-    @property
-    def mean(self) -> float | None:
-        """Return the mean over all executions that have it, on the figure's scale."""
-        total = math.fsum(chain.from_iterable(self.scores.values()))
-        return rounded(total / self.executions) if self.scores else None
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """The figures of one run; `places` are those of its cases by key."""
+
+    places: Mapping[str, int]
+    figures: Mapping[MeasuredFigure, Measured]
+
+    def columns(self, cases: Sequence[str]) -> Mapping[MeasuredFigure, Columns]:
+        """Return each figure for these cases; NaN where one lacks it or is not in the run."""
+        at = [self.places.get(case, -1) for case in cases]
+        return {
+            figure: np.append(measured.by_case, np.nan)[at]
+            for figure, measured in self.figures.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,49 +356,53 @@ class MeasuredChange:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPair:
-    """A figure of both runs, case by case over the shared cases; None where a case lacks it."""
+    """A figure of both runs, case by case over the shared cases; NaN where a case lacks it."""
 
     figure: MeasuredFigure
     name: str
-    before: Sequence[float | None]
-    after: Sequence[float | None]
+    before: Columns
+    after: Columns
     own: tuple[OwnMean, OwnMean]
 
     @property
     def differences(self) -> Columns:
         """Return candidate minus baseline for every case, NaN where one lacks it."""
-        before, after = np.array((self.before, self.after), dtype=float)
-        differences: Columns = after - before
-        return differences
+        return self.after - self.before
+
+    def of_case(self, place: int) -> tuple[float | None, float | None]:
+        """Return both sides of the case at a place; None where it lacks the figure."""
+        before, after = self.before[place], self.after[place]
+        return (
+            None if np.isnan(before) else float(before),
+            None if np.isnan(after) else float(after),
+        )
 
     def change(self, paired: Paired) -> MeasuredChange:
         """Return the change of the figure."""
-        columns = np.array((self.before, self.after), dtype=float)
-        both = columns[:, ~np.isnan(columns).any(axis=0)].tolist()
-        before, after = map(_rounded_mean, both)
+        has_both = ~np.isnan(self.differences)
+        before, after = (
+            _rounded_mean(side[has_both].tolist()) for side in (self.before, self.after)
+        )
         return MeasuredChange(self.figure, self.name, before, after, paired, self.own)
 
 
 def measured_pairs(
-    baseline: Mapping[MeasuredFigure, Measured],
-    candidate: Mapping[MeasuredFigure, Measured],
-    shared: Sequence[str],
+    baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[str]
 ) -> tuple[MeasuredPair, ...]:
     """Return every figure of either run over the shared cases, in the candidate's order.
 
     The value of a case is the mean over those of its executions that have the figure.
     """
-    nothing = Measured("")
+    sides = baseline.figures, candidate.figures
+    before, after = baseline.columns(shared), candidate.columns(shared)
+    nothing = np.full(len(shared), np.nan)
     pairs = []
-    for figure in dict.fromkeys((*candidate, *baseline)):
-        sides = baseline.get(figure, nothing), candidate.get(figure, nothing)
-        before, after = (
-            [scores[0] if len(scores) == 1 else mean(scores) for scores in found]
-            for found in (map(side.scores.get, shared, repeat(())) for side in sides)
-        )
-        own = tuple(OwnMean(side.mean, side.executions) for side in sides)
-        name = sides[1].name or sides[0].name
-        pairs.append(MeasuredPair(figure, name, before, after, (own[0], own[1])))
+    for figure in dict.fromkeys((*candidate.figures, *baseline.figures)):
+        found = [side.get(figure) for side in sides]
+        own = [OwnMean(one.mean, one.executions) if one else OwnMean() for one in found]
+        name = next(one.name for one in reversed(found) if one)
+        columns = before.get(figure, nothing), after.get(figure, nothing)
+        pairs.append(MeasuredPair(figure, name, *columns, (own[0], own[1])))
     return tuple(pairs)
 
 

@@ -63,7 +63,7 @@ def comparison_csv(comparison: Comparison, query: ComparisonQuery) -> Iterator[s
 def _measured_cells(pairs: Sequence[MeasuredPair], place: int) -> Iterator[float | None]:
     """Yield both sides and the change of each figure of one case."""
     for pair in pairs:
-        before, after = pair.before[place], pair.after[place]
+        before, after = pair.of_case(place)
         yield from (before, after, rounded_change(before, after))
 
 
@@ -92,7 +92,7 @@ def comparison_jsonl(comparison: Comparison, query: ComparisonQuery) -> Iterator
 
 def _case_figure(pair: MeasuredPair, place: int) -> CaseFigureDoc | None:
     """Describe a figure of one case; None where neither run has it."""
-    before, after = pair.before[place], pair.after[place]
+    before, after = pair.of_case(place)
     if before is None and after is None:
         return None
     return CaseFigureDoc(

@@ -121,10 +121,10 @@ def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_
     ]
     own = (OwnMean(4.0, 12), OwnMean(4.0, 12))
     same = MeasuredPair(
-        MeasuredFigure(METRIC, "judge", "tone"), "Tone", [4.0] * 12, [4.0] * 12, own
+        MeasuredFigure(METRIC, "judge", "tone"), "Tone", np.full(12, 4.0), np.full(12, 4.0), own
     )
     worse = MeasuredPair(
-        MeasuredFigure(METRIC, "judge", "tact"), "Tact", [4.0] * 12, [3.0] * 12, own
+        MeasuredFigure(METRIC, "judge", "tact"), "Tact", np.full(12, 4.0), np.full(12, 3.0), own
     )
     alone, among = (significance(shared, pairs, seed=3) for pairs in ([], [same, worse]))
     assert (alone.measured_tested, among.measured_tested) == (0, 2)
@@ -142,7 +142,7 @@ def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_
     assert tact.paired.p == pytest.approx(2 * by_itself)
     # Evaluators inside composites are a third family, which weakens nothing above them.
     inner = [
-        MeasuredPair(MeasuredFigure(EVALUATOR, path), path, [1.0] * 12, [0.0] * 12, own)
+        MeasuredPair(MeasuredFigure(EVALUATOR, path), path, np.full(12, 1.0), np.full(12, 0.0), own)
         for path in ("all/a", "all/b", "all/b/c")
     ]
     deep = significance(shared, [same, *inner, worse], seed=3)
