@@ -15,6 +15,8 @@ MISSING = "–"
 MINUS = "\u2212"
 NARROW = "\u202f"
 NO_BREAK = "\u00a0"
+# Pages use these to keep figure and unit together; a terminal may not support them.
+GAPS = str.maketrans({NO_BREAK: " ", NARROW: " ", MINUS: "-"})
 SCORE_DIGITS = 9
 METRIC_LABELS = ("critical fail", "fail", "poor", "acceptable", "good", "excellent")
 BINARY_LABELS, BINARY_TONES, METRIC_TOP = ("fail", "pass"), ("bad", "good"), 5

@@ -333,3 +333,20 @@ class ComparisonParams(PairParams):
         default="all",
         help_text="Compare all cases, or only those that both runs have.",
     )
+
+
+class ConcludedComparisonParams(ComparisonParams):
+    """Two runs, tolerances, and when the comparison has a conclusion."""
+
+    force = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="Compare runs that differ in more than the target, or did not complete.",
+    )
+    min_cases = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MAX_INTEGER,
+        default=1,
+        help_text="Minimum number of shared cases with a verdict on both sides.",
+    )

@@ -139,7 +139,10 @@ def _errors(data: Any) -> dict[str, list[str]]:
 View = Callable[..., Any]
 SLUG = OpenApiParameter("slug", str, "path", description="The short name of a suite.")
 RUN = OpenApiParameter(
-    "run", str, "path", description="The id of a run, or its suite and number: support-agent:12."
+    "run",
+    str,
+    "path",
+    description="The id of a run, or its suite and number: support-agent:12; also support-agent:latest and support-agent:baseline.",
 )
 KEY = OpenApiParameter("key", str, "path", description="The key of a case.")
 NUMBER = OpenApiParameter("number", int, "path", description="The number of a version.")

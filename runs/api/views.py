@@ -29,6 +29,7 @@ from runs.api.params import (
     CaseComparisonParams,
     CaseParams,
     ComparisonParams,
+    ConcludedComparisonParams,
     ListRequest,
     ManyRunsParams,
     NoParams,
@@ -72,7 +73,13 @@ from runs.cases.queries import SUITE_ORDER
 from runs.comments.documents import CommentDoc, comment_document
 from runs.comments.queries import CommentsQuery
 from runs.compare.case_page import case_comparison_document, case_side_by_side
-from runs.compare.comparison import SameRunError, build_comparison
+from runs.compare.comparison import (
+    Comparison,
+    Conclusion,
+    SameRunError,
+    build_comparison,
+    conclude,
+)
 from runs.compare.documents import CaseComparisonDoc, ComparisonDoc, comparison_document
 from runs.compare.files import comparison_file
 from runs.compare.many import (
@@ -83,6 +90,12 @@ from runs.compare.many import (
     many_runs,
 )
 from runs.compare.page import EVERY, ComparisonQuery
+from runs.compare.report import (
+    comparison_path,
+    comparison_report,
+    conclude_comparison,
+    pull_request_comment,
+)
 from runs.compare.rules import Tolerances
 from runs.documents import Document
 from runs.engine.plan import read_policy
@@ -98,6 +111,7 @@ from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite, SuiteVersion
 from runs.requests import LIMITS, SHARED, may_view, site_address
 from runs.results import files as run_files
+from runs.results import report
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.results.result_documents import (
     ResultDetailDoc,
@@ -108,6 +122,7 @@ from runs.results.result_documents import (
 )
 from runs.results.result_page import whole_output
 from runs.results.runs import RunsQuery, run_word
+from runs.results.runs import conclude as conclude_run
 from runs.reviews.files import reviews_file
 from runs.saved_views.documents import SavedViewDoc, saved_view_document
 from runs.saved_views.queries import ViewsQuery
@@ -267,22 +282,86 @@ def run(request: Request, run: str) -> Response:
     return Response(run_detail_document(found).as_json(), headers=headers)
 
 
-@reads("Compare two runs", ComparisonDoc, params=ComparisonParams, tag="runs")
+class RunReportDoc(Document):
+    """The figures of a run as text, as the command line prints them."""
+
+    text: str
+    """The table of figures, the cases that failed or errored, and the conclusion."""
+    exit_code: int | None
+    """0 if it passed, 1 if a gate failed, 3 if it was not evaluated; null until it ended."""
+    url: str
+    """The address of its page."""
+
+
+@reads("A run as text", RunReportDoc, path=[RUN], tag="runs")
+def run_report(request: Request, run: str) -> Response:
+    """Give the figures of a run as text, with its worst cases and its conclusion."""
+    NoParams.read(request)
+    found = get_run(run)
+    conclusion = None if found.is_active else conclude_run(found)
+    document = RunReportDoc(
+        text=report.run_report(found, conclusion.sentence if conclusion else ""),
+        exit_code=conclusion.code if conclusion else None,
+        url=_run_address(request, found),
+    )
+    return Response(document.as_json())
+
+
+def _run_address(request: Request, run: Run) -> str:
+    place = {"slug": run.suite.slug, "number": run.number}
+    return site_address(request, reverse("runs:run", kwargs=place))
+
+
+@reads("Compare two runs", ComparisonDoc, params=ConcludedComparisonParams, tag="runs")
 def compare_runs(request: Request) -> HttpResponse:
     """Compare two runs: tolerances, evidence over the shared cases, and every case.
 
     Tolerances that are left out are those of the candidate's suite at the time of the run. The answer
     repeats the applied ones, each with its unit.
     """
-    params = ComparisonParams.read(request)
+    # Written at once: a copy of twenty thousand cases as Python values takes longer than their JSON.
+    document = comparison_document(*_concluded(request)).model_dump_json()
+    return HttpResponse(document, content_type="application/json")
+
+
+class ComparisonReportDoc(Document):
+    """A comparison as text, as the command line prints it."""
+
+    text: str
+    """The figures of both runs, the cases that got worse, the conclusion and its evidence."""
+    comment: str
+    """A comment for a pull request, in Markdown."""
+    conclusion: str
+    """The sentence that concludes it."""
+    exit_code: int
+    """0 without a regression, 1 with one, 2 if it is inconclusive."""
+
+
+@reads("A comparison as text", ComparisonReportDoc, params=ConcludedComparisonParams, tag="runs")
+def comparison_text(request: Request) -> Response:
+    """Give a comparison as text and as a comment for a pull request, with its conclusion."""
+    comparison, result = _concluded(request)
+    conclusion = conclude_comparison(result)
+    url = site_address(request, comparison_path(comparison))
+    document = ComparisonReportDoc(
+        text=comparison_report(comparison, result),
+        comment=pull_request_comment(comparison, conclusion, url=url),
+        conclusion=conclusion.sentence,
+        exit_code=conclusion.code,
+    )
+    return Response(document.as_json())
+
+
+def _concluded(request: Request) -> tuple[Comparison, Conclusion]:
+    params = ConcludedComparisonParams.read(request)
     baseline, candidate = _two_runs(params)
     usual = Tolerances.from_policy(read_policy(candidate.snapshot))
     tolerances = usual.with_entered(params)
     only_shared = params["cases"] == "shared"
     comparison = build_comparison(baseline, candidate, tolerances, only_shared=only_shared)
-    # Written at once: a copy of twenty thousand cases as Python values takes longer than their JSON.
-    document = comparison_document(comparison).model_dump_json()
-    return HttpResponse(document, content_type="application/json")
+    return comparison, conclude(
+        comparison, is_forced=params["force"], least_cases=params["min_cases"]
+    )
 
 
 def _two_runs(params: Mapping[str, Any]) -> tuple[Run, Run]:
@@ -439,7 +518,7 @@ def run_junit(request: Request, run: str) -> HttpResponseBase:
     NoParams.read(request)
     found = get_run(run)
     place = {"slug": found.suite.slug, "number": found.number}
-    url = site_address(request, reverse("runs:run", kwargs=place))
+    url = _run_address(request, found)
     return _answer_file(request, run_files.junit_file(**place, url=url))
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
 
-from evaluators.templatetags.figures import money, pct
+from evaluators.templatetags.figures import GAPS, money, pct
 from runs.cli.command import MISUSED, campaign_url, run_url
 from runs.cli.files import CASES, JUNIT, OUT, SUMMARY, FileOptions, write_file
-from runs.cli.printing import GAPS, ProgressLine
+from runs.cli.terminal import ProgressLine
 from runs.cli.watching import STOPPED, execute_run
 from runs.finishing import finish_run
 from runs.formats.junit import write_combined_junit

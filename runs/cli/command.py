@@ -29,7 +29,7 @@ from django.db.models import Model
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run
+from runs.models.runs import BASELINE, LATEST, Campaign, Run
 from runs.models.suites import Suite, Target
 from runs.specs.problems import UnreadableFileError, most_similar
 
@@ -239,8 +239,9 @@ RUN_PATH = "/suites/{run.suite.slug}/runs/{run.number}/"
 CAMPAIGN_PATH = "/campaigns/{campaign.pk}/"
 MAX_NAMES = 40
 MAX_RUNS = 5
-MAX_NUMBER = 2**31 - 1
-RUN_NAME = re.compile(r"(?P<suite>[-\w]+)(?:#(?P<number>[0-9]{1,18})|:(?P<word>latest|baseline))")
+RUN_NAME = re.compile(
+    rf"(?P<suite>[-\w]+)(?:#(?P<number>[0-9]{{1,18}})|:(?P<word>{LATEST}|{BASELINE}))"
+)
 
 
 class UnknownNameError(DomainError):
@@ -270,26 +271,17 @@ def get_target(name: str) -> Target:
 
 
 def get_run(word: str) -> Run:
-    """Return the run of SUITE#N, SUITE:latest or SUITE:baseline; raises UnknownNameError.
-
-    The latest is the newest finished run, with any status; runs that were scored again do not count.
-    """
+    """Return the run of SUITE#N, SUITE:latest or SUITE:baseline; raises UnknownNameError."""
     parts = RUN_NAME.fullmatch(word)
     if parts is None:
         raise UnknownNameError(
             f"{word!r} names no run. Write SUITE#NUMBER, SUITE:latest or SUITE:baseline."
         )
     suite = get_suite(parts["suite"])
-    runs = Run.objects.select_related("suite").defer("summary", "leaf_scores").filter(suite=suite)
-    if parts["number"]:
-        run = runs.filter(number=min(int(parts["number"]), MAX_NUMBER)).first()
-    elif parts["word"] == "latest":
-        ended = runs.filter(source_run=None).exclude(status__in=ACTIVE_RUN_STATUSES)
-        run = ended.order_by("-number").first()
-    else:
-        run = runs.filter(pk=suite.baseline_run_id or 0).first()
+    runs = Run.objects.named(suite.slug, parts["number"] or parts["word"])
+    run = runs.select_related("suite").defer("summary", "leaf_scores").first()
     if run is None:
-        kinds = {"latest": "finished run", "baseline": "baseline run"}
+        kinds = {LATEST: "finished run", BASELINE: "baseline run"}
         kind = kinds.get(parts["word"] or "", f"run #{parts['number']}")
         raise UnknownNameError(f"{suite.slug} has no {kind}. {_newest_runs(suite)}")
     return run

@@ -14,8 +14,9 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.cli.command import MISUSED, get_suite, get_target, read_file
+from runs.cli.terminal import import_message
 from runs.engine.plan import METRICS_KIND
-from runs.files.importing import Imported, import_recorded_outputs, import_suites
+from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -62,16 +63,6 @@ def find_suite(
     return suite
 
 
-def import_message(imported: Imported) -> str:
-    """Return one line about an imported suite."""
-    suite, before = imported.suite, imported.version_before
-    if before is None:
-        return f"{suite.slug}: new, at version {suite.version}. {imported.note}."
-    if not imported.is_changed:
-        return f"{suite.slug}: unchanged, still at version {suite.version}."
-    return f"{suite.slug}: version {suite.version}, was {before}. {imported.note}."
-
-
 def _is_path(word: str) -> bool:
     if os.sep in word or word.lower().endswith((*SUFFIXES, ".zip")):
         return True
@@ -91,7 +82,12 @@ def _import_suite(path: Path, *, judge: str, profile: str, slug: str | None, not
     [stored] = import_suites(reading.suites, imported_by=None, slug=slug, judge=replacement)
     for warning in (*reading.warnings, *stored.notes):
         note(f"Note: {warning}")
-    note(import_message(stored.imported))
+    imported = stored.imported
+    note(
+        import_message(
+            imported.suite.slug, imported.suite.version, imported.version_before, imported.note
+        )
+    )
     return stored.imported.suite
 
 

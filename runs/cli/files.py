@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from django.core.management.base import CommandParser
-
 from evaluators.scoring.types import DomainError
-from runs.formats.junit import write_junit
-from runs.formats.results_writing import write_results
-from runs.models.runs import Run
-from runs.results.documents import case_lines, run_file_document
-from runs.results.files import junit_run, result_lines
-from runs.results.runs import ExitConclusion
 
 OUT, SUMMARY, CASES, JUNIT = "--out", "--summary", "--cases", "--junit"
 CAMEL_CASE = "--camel-case"
@@ -40,7 +33,7 @@ class FileOptions:
     is_camel: bool = False
 
     @staticmethod
-    def add_to(parser: CommandParser) -> None:
+    def add_to(parser: ArgumentParser) -> None:
         """Add the options."""
         for option, text in (
             (OUT, "Write one JSON line for each result: scores, verdict, costs."),
@@ -70,20 +63,6 @@ class FileOptions:
     def use_standard_output(self) -> bool:
         """Tell whether a file goes to standard output, so that nothing else may."""
         return STANDARD_OUTPUT in (self.out, self.summary, self.cases, self.junit)
-
-    def write(self, run: Run, conclusion: ExitConclusion, *, url: str) -> None:
-        """Write the files of a finished run; raises UnwritableFileError."""
-        if self.summary:
-            document = run_file_document(run, url=url).model_dump_json(indent=2)
-            write_file(SUMMARY, self.summary, [document, "\n"])
-        if self.out:
-            lines = result_lines(run)
-            write_file(OUT, self.out, write_results(lines, is_camel=self.is_camel))
-        if self.cases:
-            write_file(CASES, self.cases, case_lines([run]))
-        if self.junit:
-            suite = junit_run(run, conclusion, url=url)
-            write_file(JUNIT, self.junit, write_junit(suite, result_lines(run)))
 
 
 def check_writable(files: Iterable[tuple[str, Path | None]]) -> None:

@@ -11,13 +11,18 @@ from django.core.management.base import CommandError
 
 from evaluators.templatetags.figures import counted
 from runs.cli.command import SiteCommand, run_url
-from runs.cli.files import FileOptions
-from runs.cli.printing import ProgressLine, print_line, summary_table, worst_cases
+from runs.cli.files import CASES, JUNIT, OUT, SUMMARY, FileOptions, write_file
+from runs.cli.terminal import ProgressLine, print_line
 from runs.cli.watching import execute_run
+from runs.formats.junit import write_junit
+from runs.formats.results_writing import write_results
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunOwner, RunStatus
 from runs.models.suites import Suite, Target
 from runs.requests import MoneyField
-from runs.results.runs import NOT_EVALUATED, PASSED, conclude
+from runs.results.documents import case_lines, run_file_document
+from runs.results.files import junit_run, result_lines
+from runs.results.report import run_report
+from runs.results.runs import NOT_EVALUATED, PASSED, ExitConclusion, conclude
 from runs.running.retrying import cancelled_results
 
 
@@ -41,15 +46,26 @@ def execute_and_conclude(
     run.refresh_from_db()
     conclusion = conclude(run)
     stream = sys.stderr if files.use_standard_output else command.stdout
-    print_line(stream, f"\n{summary_table(run)}\n")
-    if cases := worst_cases(run):
-        print_line(stream, f"{cases}\n")
-    print_line(stream, conclusion.sentence)
+    print_line(stream, f"\n{run_report(run, conclusion.sentence)}")
     if conclusion.code == NOT_EVALUATED and not run.is_active:
         print_line(command.stderr, f"{remedy(run)} at {url}")
-    files.write(run, conclusion, url=url)
+    _write_files(files, run, conclusion, url=url)
     if conclusion.code != PASSED:
         sys.exit(conclusion.code)
+
+
+def _write_files(files: FileOptions, run: Run, conclusion: ExitConclusion, *, url: str) -> None:
+    """Write the files of a finished run; raises UnwritableFileError."""
+    if files.summary:
+        document = run_file_document(run, url=url).model_dump_json(indent=2)
+        write_file(SUMMARY, files.summary, [document, "\n"])
+    if files.out:
+        write_file(OUT, files.out, write_results(result_lines(run), is_camel=files.is_camel))
+    if files.cases:
+        write_file(CASES, files.cases, case_lines([run]))
+    if files.junit:
+        suite = junit_run(run, conclusion, url=url)
+        write_file(JUNIT, files.junit, write_junit(suite, result_lines(run)))
 
 
 def remedy(run: Run) -> str:

@@ -16,7 +16,8 @@ from typing import Self
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
-from runs.cli.printing import ProgressLine, waiting_text
+from runs.cli.printing import progress_line, waiting_text
+from runs.cli.terminal import ProgressLine
 from runs.execution.database import describe_error, first_error, is_temporary
 from runs.execution.reaper import reap
 from runs.execution.run_worker import release_run, with_live_connection, work_on_run
@@ -189,7 +190,9 @@ class Watch:
             if stop_wanted and not self._is_released:
                 self._worker.stop(STOPPED)
             light = Run.objects.defer(*HEAVY_RUN_COLUMNS).get(pk=self._run.pk)
-            self._progress.show(light)
+            self._progress.show(
+                progress_line(light), done=light.done_count, total=light.execution_count
+            )
             if not self._is_released and light.is_active:
                 self._keep_time(light)
         except (DatabaseError, InterfaceError) as error:

@@ -15,6 +15,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import case_tree, read_policy
+from runs.lists import MAX_RUN_NUMBER, read_integer
 from runs.models.database import database_now
 from runs.models.suites import Case, Suite, Target
 
@@ -71,8 +72,25 @@ class Campaign(models.Model):
         return self.name
 
 
+LATEST, BASELINE = "latest", "baseline"
+
+
 class RunQuerySet(models.QuerySet["Run"]):
     """Runs, and the lock for changes that must happen together."""
+
+    def named(self, slug: str, name: str) -> Self:
+        """Return the run of a suite by its number, or by `latest` or `baseline`, as the first row.
+
+        The latest is the newest finished run, with any status; rescored runs do not count.
+        """
+        runs = self.filter(suite__slug=slug)
+        if name == LATEST:
+            ended = runs.filter(source_run=None).exclude(status__in=ACTIVE_RUN_STATUSES)
+            return ended.order_by("-number")
+        if name == BASELINE:
+            return runs.filter(suite__baseline_run=models.F("pk"))
+        number = read_integer(name, maximum=MAX_RUN_NUMBER)
+        return runs.none() if number is None else runs.filter(number=number)
 
     def hold(self, run_id: int) -> Run:
         """Return a run whose row stays locked until the transaction ends.
@@ -101,6 +119,10 @@ class RunManager(models.Manager["Run"]):
     def get_queryset(self) -> RunQuerySet:
         """Leave out runs that are being deleted."""
         return RunQuerySet(self.model, using=self._db).filter(is_deleted=False)
+
+    def named(self, slug: str, name: str) -> RunQuerySet:
+        """Return the run of a suite by its number, or by `latest` or `baseline`; see RunQuerySet."""
+        return self.get_queryset().named(slug, name)
 
     def hold(self, run_id: int) -> Run:
         """Return a run whose row stays locked until the transaction ends; see RunQuerySet."""

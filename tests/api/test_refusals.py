@@ -39,6 +39,8 @@ CALLS = (
     *(
         "/api/campaigns/{campaign}",
         "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:2",
+        "/api/runs/compare/report?baseline_run_id=support:1&candidate_run_id=support:2",
+        "/api/runs/support:1/report",
         "/api/runs/compare/many?runs=support:1,support:2",
         "/api/runs/compare/cases/C-1?baseline_run_id=support:1&candidate_run_id=support:2",
         "/api/runs/compare/cases.csv?baseline_run_id=support:1&candidate_run_id=support:2",

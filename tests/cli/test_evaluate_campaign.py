@@ -15,7 +15,7 @@ from django.urls import reverse
 from evaluators.sandbox.processes import process_name
 from runs.cli import watching
 from runs.cli.campaigns import execute_all, worst_code
-from runs.cli.printing import ProgressLine
+from runs.cli.terminal import ProgressLine
 from runs.files.importing import import_recorded_outputs
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite, Target

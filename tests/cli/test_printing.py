@@ -5,14 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from runs.cli.printing import (
-    ProgressLine,
-    print_line,
-    printable,
-    progress_line,
-    summary_table,
-    worst_cases,
-)
+from runs.cli.printing import progress_line
+from runs.cli.terminal import ProgressLine, print_line, printable
+from runs.models.runs import Run
+from runs.results.report import summary_table, worst_cases
 from tests.support.factories import make_scored_run
 
 pytestmark = pytest.mark.django_db
@@ -29,6 +25,10 @@ class Stream(io.StringIO):
 
     def isatty(self) -> bool:
         return self.is_terminal
+
+
+def show(progress: ProgressLine, run: Run) -> None:
+    progress.show(progress_line(run), done=run.done_count, total=run.execution_count)
 
 
 class GoneStream(Stream):
@@ -54,8 +54,8 @@ def test_a_terminal_gets_one_changing_line(monkeypatch):
     stream = Stream(is_terminal=True)
     progress = ProgressLine(stream)
     run = make_scored_run(verdicts=VERDICTS, status="running")
-    progress.show(run)
-    progress.show(run)
+    show(progress, run)
+    show(progress, run)
     progress.say("Stopping.")
     assert stream.getvalue().count("\n") == 2
     lines = stream.getvalue().split("\r")[1:]
@@ -71,7 +71,7 @@ def test_a_log_gets_a_line_every_few_seconds_if_something_changed():
     run = make_scored_run(verdicts=VERDICTS, status="running")
     for seconds, done in ((0.0, 1), (1.0, 2), (4.9, 3), (5.0, 4), (11.0, 4), (17.0, 6)):
         now[0], run.done_count = seconds, done
-        progress.show(run)
+        show(progress, run)
     assert [line.split(",")[0] for line in stream.getvalue().splitlines()] == [
         "1 of 6",
         "4 of 6",
@@ -81,7 +81,7 @@ def test_a_log_gets_a_line_every_few_seconds_if_something_changed():
 
 def test_a_closed_terminal_does_not_end_the_run():
     progress = ProgressLine(GoneStream(is_terminal=True))
-    progress.show(make_scored_run(verdicts=("pass",), status="running"))
+    show(progress, make_scored_run(verdicts=("pass",), status="running"))
     progress.say("Stopping.")
 
 

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from runs.cli.printing import summary_table
 from runs.finishing import summarise_run
 from runs.models.runs import Run
 from runs.results.documents import case_lines, run_file_document
 from runs.results.files import junit_run
+from runs.results.report import summary_table
 from runs.results.runs import conclude
 from tests.support.factories import make_result, make_run, make_score, make_suite
 from tests.support.statements import statements_reading

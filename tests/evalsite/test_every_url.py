@@ -383,6 +383,11 @@ PAGES: Mapping[str, Page] = {
         query="?baseline_run_id=support:1&candidate_run_id=support:2",
         is_api=True,
     ),
+    "runs:api-comparison-report": Page(
+        "viewer",
+        query="?baseline_run_id=support:1&candidate_run_id=support:2",
+        is_api=True,
+    ),
     "runs:api-compare-many": Page("viewer", query="?runs=support:1,support:2", is_api=True),
     "runs:api-comparison-table": Page(
         "viewer",
@@ -401,6 +406,7 @@ PAGES: Mapping[str, Page] = {
         is_api=True,
     ),
     "runs:api-run": read(run="support:1"),
+    "runs:api-run-report": read(run="support:1"),
     "runs:api-run-results": read(run="support:1"),
     "runs:api-run-results-file": read(run="support:1"),
     "runs:api-run-results-table": read(run="support:1"),

@@ -11,13 +11,13 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.html import strip_tags
 
-from runs.cli.printing import worst_cases
 from runs.documents import DetailLevel
 from runs.formats.results_writing import write_results
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import ReviewItem
 from runs.models.run_cases import RunCase
 from runs.results.files import result_lines, results_csv
+from runs.results.report import worst_cases
 from runs.results.result_state import result_cause
 from runs.sharing.documents import WHITELISTS
 from runs.sharing.frozen import shared_result

@@ -15,13 +15,13 @@ from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from runs.campaigns.documents import campaign_detail_document
-from runs.cli.printing import summary_table
 from runs.documents import DetailLevel
 from runs.finishing import summarise_run
 from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
 from runs.results.documents import run_document, run_file_document
 from runs.results.files import junit_run, result_lines
+from runs.results.report import summary_table
 from runs.results.runs import conclude, with_list_columns
 from runs.reviews.services import ReviewDecision, decide, undo
 from runs.sharing.frozen import shared_run

@@ -13,7 +13,7 @@ from django.template.defaultfilters import filesizeformat
 from evalsite.access.members import erase_member, personal_data
 from evaluators.templatetags.figures import counted
 from runs.cli.command import FAILED, SiteCommand, UnknownNameError, get_run, get_suite, get_target
-from runs.cli.printing import print_line
+from runs.cli.terminal import print_line
 from runs.models.database import database_now
 from runs.models.removals import RemovalPart
 from runs.models.runs import Campaign

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from runs.cli.command import SiteCommand, UnknownNameError, get_run, get_suite
-from runs.cli.printing import print_line
+from runs.cli.terminal import print_line
 from runs.suites.services import drop_baseline, make_baseline
 
 EPILOG = """\

@@ -30,8 +30,8 @@ from runs.cli.evaluating import (
     output_warnings,
 )
 from runs.cli.files import FileOptions
-from runs.cli.printing import ProgressLine, print_line
 from runs.cli.single_run import execute_and_conclude, offer_to_resume, read_budget
+from runs.cli.terminal import ProgressLine, print_line
 from runs.cli.watching import stop_wanted
 from runs.execution.reaper import reap
 from runs.models.database import database_now

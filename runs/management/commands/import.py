@@ -13,7 +13,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 from django.utils.text import slugify
 
-from evaluators.templatetags.figures import counted
+from evaluators.templatetags.figures import GAPS, counted
 from runs.cases.services import put_cases
 from runs.cases.uploads import (
     Existing,
@@ -32,8 +32,7 @@ from runs.cli.command import (
     get_suite,
     read_file,
 )
-from runs.cli.evaluating import import_message
-from runs.cli.printing import GAPS, printable
+from runs.cli.terminal import import_message, printable
 from runs.files.importing import ImportedOutputs, import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
@@ -156,7 +155,11 @@ class Command(SiteCommand):
         for warning in (*reading.warnings, *notes, *(recorded.notes if recorded else ())):
             self._warn(warning)
         for suite in stored:
-            self._print(f"{import_message(suite.imported)} From {suite.path}")
+            stored_suite, before = suite.imported.suite, suite.imported.version_before
+            message = import_message(
+                stored_suite.slug, stored_suite.version, before, suite.imported.note
+            )
+            self._print(f"{message} From {suite.path}")
         if recorded:
             target = recorded.target
             count = counted(target.recorded_outputs.count(), "recorded output").translate(GAPS)

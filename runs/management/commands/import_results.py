@@ -8,9 +8,10 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from runs.cli.command import MISUSED, SiteCommand, get_suite, read_file, run_url
-from runs.cli.printing import print_line, summary_table
+from runs.cli.terminal import print_line
 from runs.files.importing_results import import_results
 from runs.finishing import summarise_run
+from runs.results.report import summary_table
 
 EPILOG = """\
 FILE contains one JSON object on each line, as `evaluate --out` and AgentV write them, in snake_case

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 
 from evaluators.templatetags.figures import counted
 from runs.cli.command import SiteCommand, read_file
-from runs.cli.printing import print_line
+from runs.cli.terminal import print_line
 from runs.formats.reviews import rejected_rows
 from runs.reviews.files import ReviewsRejectedError, import_reviews, preview_reviews
 

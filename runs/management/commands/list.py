@@ -7,9 +7,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from evaluators.templatetags.figures import GAPS
 from runs.cli.command import SiteCommand
 from runs.cli.listing import LISTED, table
-from runs.cli.printing import GAPS, print_line
+from runs.cli.terminal import print_line
 
 EPILOG = """\
 exit codes:

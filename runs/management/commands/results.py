@@ -8,14 +8,15 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from evaluators.templatetags.figures import counted, score
+from evaluators.templatetags.figures import GAPS, counted, score
 from runs.cli.command import FAILED, SiteCommand, get_run
 from runs.cli.files import OUT, STANDARD_OUTPUT, check_writable, write_file
-from runs.cli.printing import GAPS, one_line, print_line
+from runs.cli.terminal import print_line
 from runs.filters.queries import ResultsQuery
 from runs.formats.results_writing import ResultLine, write_results
 from runs.models.runs import Run
 from runs.results.files import listed_ids, result_lines, results_csv
+from runs.results.report import one_line
 
 EPILOG = """\
 RUN names a run:

@@ -11,8 +11,8 @@ from evaluators.sandbox.processes import process_name
 from evaluators.templatetags.figures import counted
 from runs.cli.command import SiteCommand, get_run
 from runs.cli.files import FileOptions
-from runs.cli.printing import ProgressLine
 from runs.cli.single_run import execute_and_conclude, read_budget
+from runs.cli.terminal import ProgressLine
 from runs.cli.watching import stop_wanted
 from runs.execution.reaper import reap
 from runs.models.database import database_now

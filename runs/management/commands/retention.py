@@ -10,7 +10,7 @@ from django.template.defaultfilters import filesizeformat
 
 from evaluators.templatetags.figures import counted
 from runs.cli.command import MISUSED, SiteCommand, get_suite
-from runs.cli.printing import print_line
+from runs.cli.terminal import print_line
 from runs.models.database import database_now
 from runs.models.removals import Removal
 from runs.models.suites import Suite

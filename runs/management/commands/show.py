@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from runs.cli.command import SiteCommand
 from runs.cli.listing import LISTED
-from runs.cli.printing import print_line
+from runs.cli.terminal import print_line
 
 KINDS = {kind.removesuffix("s"): listed for kind, listed in LISTED.items()}
 EPILOG = """\

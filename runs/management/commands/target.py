@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from runs.cli.command import FAILED, MISUSED, SiteCommand, get_model
-from runs.cli.printing import print_line
+from runs.cli.terminal import print_line
 from runs.models.suites import Target
 from runs.specs.problems import most_similar
 from runs.target_kinds import target_kinds

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 
 from evaluators.templatetags.figures import counted
 from runs.cli.command import SiteCommand
-from runs.cli.printing import print_line
+from runs.cli.terminal import print_line
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
 
