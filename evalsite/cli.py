@@ -7,7 +7,7 @@ import difflib
 import os
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +21,14 @@ FIRST = (
     *("list", "show", "validate", "target", "baseline"),
     *("export", "import_results", "add_model", "demo"),
 )
+# These work against a site elsewhere, too. The others below run or prepare a site, or need none; all the rest
+# are about the data of a site, and only on its own machine.
+REMOTE = ("import", "evaluate", "compare", "export")
+OF_THIS_MACHINE = (
+    *("up", "worker", "demo", "prepare", "check", "createadmin", "login_link", "completion"),
+    *("validate", "reap", "retention"),
+)
+SERVER, SERVER_OPTION = "EVALSITE_SERVER", "--server"
 WORKER = "worker"
 WORKER_SENTENCE = "Execute runs in a separate process, on this machine or another; needs Redis."
 WORKER_HELP = f"""\
@@ -52,8 +60,9 @@ LIKENESS = 0.7
 BEGIN, END = (
     "usage: evalsite COMMAND …   (evalsite COMMAND --help describes one in full)\n",
     """
-Environment variables are documented in .env.example. Commands of Django, such as dbshell and
-shell: evalsite help --commands
+import, evaluate, compare and export also work against a site elsewhere: evalsite evaluate
+--server URL --help. Environment variables are documented in .env.example. Commands of Django,
+such as dbshell and shell: evalsite help --commands
 """,
 )
 
@@ -131,10 +140,34 @@ def _run(argv: Sequence[str]) -> None:
         sys.stdout.write(overview())
         return
     words[0] = command_name(words[0])
-    if words[0] == WORKER:
+    if server := _server(words, os.environ):
+        _run_remote(words, server)
+    elif words[0] == WORKER:
         _run_worker(words[1:])
     else:
         _run_command([program, *words])
+
+
+def _server(words: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return how the command names a site elsewhere: by the option, the variable, or "" for not at all."""
+    if any(word.partition("=")[0] == SERVER_OPTION for word in words):
+        return SERVER_OPTION
+    is_about_data = words[0] in own_commands() and words[0] not in OF_THIS_MACHINE
+    return SERVER if is_about_data and environment.get(SERVER, "").strip() else ""
+
+
+def _run_remote(words: Sequence[str], server: str) -> None:
+    if words[0] not in REMOTE:
+        site = server if server == SERVER_OPTION else f"{SERVER} ({os.environ[SERVER]})"
+        remedy = "Leave the option out" if server == SERVER_OPTION else "Unset the variable"
+        sys.stderr.write(
+            f"{words[0]} works only on the machine of the site, not with {site}; {', '.join(REMOTE[:-1])} and "
+            f"{REMOTE[-1]} do. {remedy} to use the site in EVALSITE_DATA_DIR.\n"
+        )
+        sys.exit(MISUSED)
+    from evalsite.remote.commands import main as run_remotely
+
+    sys.exit(run_remotely(words))
 
 
 def _run_worker(options: Sequence[str]) -> None:

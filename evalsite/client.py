@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import os
+import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,14 +30,18 @@ SERVER, TOKEN = "EVALSITE_SERVER", "EVALSITE_TOKEN"
 TARGET = "python"
 CONCURRENCY = 8
 BATCH, PAGE = 50, 500
+# The site takes bodies of 32 MB.
+MAX_BATCH_LENGTH, MAX_OUTPUT_LENGTH = 8_000_000, 30_000_000
 PUSH_EVERY_S = 0.5
 POLL_EVERY_S = 1.0
-WAIT_S, TIMEOUT_S = 30, 60.0
+WAIT_S, LOOK_S, TIMEOUT_S = 30, 2, 60.0
 TRIES = 5
 MAX_WAIT_S = 60.0
 MAX_ERROR_LENGTH = 2_000
 # Answers that another try may change. A repeated push changes nothing, and a start has its key.
 TEMPORARY = (429, 502, 503, 504)
+# A worker still makes the file.
+PREPARED = 202
 
 
 class EvalsiteError(Exception):
@@ -106,7 +112,8 @@ class Output:
         return {name: value for name, value in values.items() if value is not None}
 
 
-Answer = str | Output
+# A mapping has the form of a line of recorded outputs, or says an `error`.
+Answer = str | Output | Mapping[str, Any]
 Agent = Callable[[Case], Answer | Awaitable[Answer]]
 OnProgress = Callable[[int, int], object]
 
@@ -174,6 +181,23 @@ class Evalsite:
         headers = {"Idempotency-Key": key} if key else {}
         return self._send("POST", path, json={} if body is None else body, headers=headers)
 
+    def put_file(self, path: str, content: bytes, media_type: str) -> Any:
+        """Return the answer to a call that stores a file, such as `suites/support-agent`."""
+        return self._send("PUT", path, content=content, headers={"Content-Type": media_type})
+
+    def file(self, path: str, **parameters: Any) -> bytes:
+        """Return a file, such as `runs/support-agent:12/results.jsonl`; one that a worker makes is waited for."""
+        response = self._answer("GET", path, params=parameters)
+        while response.status_code == PREPARED:
+            state = _read(response)
+            if state["error"]:
+                raise EvalsiteError(f"The file {state['file']} cannot be made: {state['error']}")
+            self._sleep(POLL_EVERY_S)
+            response = self._answer("GET", path, params=parameters)
+        if not response.is_success:
+            _read(response)
+        return response.content
+
     def rows(self, path: str, **parameters: Any) -> Iterator[Any]:
         """Yield the rows of a list, page after page."""
         answer = self.get(path, limit=PAGE, **parameters)
@@ -208,14 +232,20 @@ class Evalsite:
         """
         if not run:
             self.add_target(target)
-            choices = {
-                "suite": suite,
-                "targets": [target],
-                "repetitions": repetitions,
-                "note": note,
-            }
-            choices |= {"cases": cases, "tags": tags}
-            run = self.post("runs", choices, key=os.urandom(16).hex())["runs"][0]["name"]
+            choices = {"repetitions": repetitions, "note": note, "cases": cases, "tags": tags}
+            run = self.start(suite, target, **choices)
+        self.answer(run, agent, concurrency=concurrency, on_progress=on_progress)
+        return self.wait(run)
+
+    def answer(
+        self,
+        run: str,
+        agent: Agent,
+        *,
+        concurrency: int = CONCURRENCY,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Ask the agent about every case that a run waits for, and push its answers; see `evaluate`."""
         waiting = [
             Case(
                 key=row["case"],
@@ -228,7 +258,12 @@ class Evalsite:
             for row in self.rows(f"runs/{run}/awaited")
         ]
         Evaluation(self, run, agent, concurrency, on_progress).answer(waiting)
-        return self.wait(run)
+
+    def start(self, suite: str, target: str, **choices: Any) -> str:
+        """Start a run with what the call that starts runs takes, and return its name: support-agent:12."""
+        body = {"suite": suite, "targets": [target], **choices}
+        started = self.post("runs", body, key=os.urandom(16).hex())
+        return str(started["runs"][0]["name"])
 
     def add_target(self, name: str) -> None:
         """Add a target whose outputs are pushed, unless there is one of this name."""
@@ -245,9 +280,12 @@ class Evalsite:
         """Push outputs, each with case and repetition, into a run that waits for them; safe to repeat."""
         return self.post(f"runs/{run}/outputs", {"outputs": list(outputs)})
 
-    def wait(self, run: str) -> Report:
-        """Return the report of a run once it has ended."""
-        while (document := self.get(f"runs/{run}", wait=WAIT_S))["exit_code"] is None:
+    def wait(self, run: str, *, on_look: Callable[[Any], object] | None = None) -> Report:
+        """Return the report of a run once it has ended; `on_look` is called with what the run is until then."""
+        wait_s = WAIT_S if on_look is None else LOOK_S
+        while (document := self.get(f"runs/{run}", wait=wait_s))["exit_code"] is None:
+            if on_look is not None:
+                on_look(document)
             self._sleep(POLL_EVERY_S)
         return Report(
             name=document["name"],
@@ -258,6 +296,10 @@ class Evalsite:
         )
 
     def _send(self, method: str, path: str, **options: Any) -> Any:
+        return _read(self._answer(method, path, **options))
+
+    def _answer(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        """Return the answer of the last try."""
         for attempt in range(1, TRIES + 1):
             try:
                 response = self._http.request(method, path, **options)
@@ -267,7 +309,7 @@ class Evalsite:
                 self._sleep(min(2.0**attempt, MAX_WAIT_S))
                 continue
             if response.status_code not in TEMPORARY or attempt == TRIES:
-                return _read(response)
+                return response
             self._sleep(_wait_s(response, attempt))
         raise AssertionError("the last try returns or raises")
 
@@ -291,15 +333,41 @@ class Evaluation:
         )
         self._outputs: list[dict[str, Any]] = []
         self._done = 0
+        self._task: asyncio.Task[None] | None = None
+        self._problem: Exception | None = None
+        self._is_stopped = False
 
     def answer(self, cases: Sequence[Case]) -> None:
-        """Ask about all cases, and push every answer; an error of the site ends it and is raised."""
+        """Ask about all cases, and push every answer; an error of the site ends it and is raised.
+
+        Ctrl-C asks about nothing more, pushes what was answered, and is raised.
+        """
         # In a thread, because the caller may have a loop of its own, as in a notebook.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(lambda: asyncio.run(self._answer_all(cases))).result()
+        thread = threading.Thread(target=self._run_loop, args=(cases,), daemon=True)
+        try:
+            thread.start()
+            thread.join()
+        except KeyboardInterrupt:
+            self._is_stopped = True
+            if self._task is not None:
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+            thread.join()
+            raise
+        if self._problem is not None:
+            raise self._problem
+
+    def _run_loop(self, cases: Sequence[Case]) -> None:
+        try:
+            asyncio.run(self._answer_all(cases))
+        except asyncio.CancelledError:
+            # Ctrl-C is raised where it arrived.
+            return
+        except Exception as error:  # noqa: BLE001 - raised again in the thread of the caller
+            self._problem = error
 
     async def _answer_all(self, cases: Sequence[Case]) -> None:
-        queue = iter(cases)
+        self._task = asyncio.current_task()
+        queue = iter(() if self._is_stopped else cases)
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(self._concurrency) as threads:
 
@@ -321,9 +389,13 @@ class Evaluation:
                     for consumer in done:
                         consumer.result()
                     await self._push(loop)
+            except asyncio.CancelledError:
+                _cancel(consumers)
+                await asyncio.wait(consumers)
+                await self._push(loop)
+                raise
             finally:
-                for consumer in consumers:
-                    consumer.cancel()
+                _cancel(consumers)
 
     async def _ask(
         self, case: Case, loop: asyncio.AbstractEventLoop, threads: ThreadPoolExecutor
@@ -340,16 +412,48 @@ class Evaluation:
                 "error": "".join(traceback.format_exception_only(error)).strip()[:MAX_ERROR_LENGTH]
             }
         took_ms = round((time.perf_counter() - started) * 1000)
-        if isinstance(answer, Output):
-            return answer.as_json(took_ms=took_ms)
-        if isinstance(answer, str):
-            return Output(answer).as_json(took_ms=took_ms)
-        return {"error": f"The agent returned {type(answer).__name__}, not a text or an Output."}
+        if not isinstance(answer, str | Output | Mapping):
+            name = type(answer).__name__
+            return {"error": f"The agent returned {name}, not a text or an Output."}
+        return answer_as_json(answer, took_ms=took_ms)
 
     async def _push(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._outputs:
-            batch, self._outputs = self._outputs[:BATCH], self._outputs[BATCH:]
+        outputs, self._outputs = self._outputs, []
+        for batch in batches(outputs):
             await loop.run_in_executor(None, self._site.push, self._run, batch)
+
+
+def answer_as_json(answer: Answer, *, took_ms: int) -> dict[str, Any]:
+    """Return what an agent answered in the form of a line of recorded outputs."""
+    if isinstance(answer, Mapping):
+        took = {} if "error" in answer else {"latency_ms": took_ms}
+        return {**took, **answer}
+    output = answer if isinstance(answer, Output) else Output(answer)
+    return output.as_json(took_ms=took_ms)
+
+
+def batches(outputs: Iterable[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Yield the outputs in parts that the site takes: neither too many nor too long."""
+    batch: list[Mapping[str, Any]] = []
+    length = 0
+    for output in outputs:
+        size = len(json.dumps(output))
+        if size > MAX_OUTPUT_LENGTH:
+            place = {name: output[name] for name in ("case", "repetition")}
+            output = {**place, "error": f"The output has {size // 1_000_000} MB; 30 is the limit."}
+            size = 0
+        if batch and (len(batch) == BATCH or length + size > MAX_BATCH_LENGTH):
+            yield batch
+            batch, length = [], 0
+        batch.append(output)
+        length += size
+    if batch:
+        yield batch
+
+
+def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
 
 
 def _read(response: httpx2.Response) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from evalsite.client import Answer, Case, Evalsite, EvalsiteError, Output
+from evalsite.client import Answer, Case, Evalsite, EvalsiteError, answer_as_json
 
 MARK, FIXTURE, TARGET = "evalsite", "evalsite_case", "pytest"
 # One for all processes of a session: workers of pytest-xdist inherit the environment.
@@ -68,8 +68,7 @@ class EvaluatedCase:
     def answer(self, answer: Answer) -> None:
         """Send what the agent answered, and fail the test unless it passes."""
         took_ms = round((time.perf_counter() - self._began_at) * 1000)
-        output = answer if isinstance(answer, Output) else Output(answer)
-        self._push(output.as_json(took_ms=took_ms))
+        self._push(answer_as_json(answer, took_ms=took_ms))
         result = self._result()
         if result["verdict"] == "pass":
             return

@@ -1,0 +1,512 @@
+"""The commands import, evaluate, compare and export against a site elsewhere, with the options that work there."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NoReturn
+
+from evalsite.client import (
+    CONCURRENCY,
+    SERVER,
+    TOKEN,
+    Evalsite,
+    EvalsiteError,
+    batches,
+)
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
+from runs.cli.files import (
+    CASES,
+    JUNIT,
+    OUT,
+    STANDARD_OUTPUT,
+    SUMMARY,
+    FileOptions,
+    check_writable,
+    write_file,
+)
+from runs.cli.terminal import ProgressLine, import_message, print_line
+from runs.specs.problems import UnreadableFileError
+
+DONE, MISUSED, FAILED = 0, 2, 3
+JSON, MARKDOWN = "--json", "--markdown"
+COMPARED = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct", "min_cases")
+SITE = f"""\
+The site is the one of --server, or of {SERVER}; {TOKEN} has a token of it, with the scopes run and edit.
+"""
+EPILOGS = {
+    "import": f"""\
+{SITE}
+PATH is a folder, a zip or a suite file, as on the site's own machine. It is read here: nothing is sent unless
+everything can be read. A suite that shares no case with the file is replaced only with --slug.
+
+exit codes:
+  0  everything is stored
+  2  wrong usage
+  3  something is not stored, with the reason
+
+examples:
+  evalsite import evals/ --server https://evals.example.com
+  evalsite import refunds.yaml --slug refunds-2 --judge gpt
+""",
+    "evaluate": f"""\
+{SITE}
+SUITE is the short name of a suite of the site, or a path, which is imported first.
+
+what answers:
+  --agent "python agent.py"           a command on this machine, started for each case in this folder: the case is
+                                      JSON on its standard input, its answer is what it prints
+  --agent http://127.0.0.1:9000/ask   an agent that this machine reaches: {{"input": …}} is posted to it
+  --outputs FILE                      outputs in this file (JSON Lines: {{"id": …, "output": …}})
+  --target NAME                       a target of the site, which the site asks itself
+
+--set gives a setting of a target of the kind command or http, as text or JSON: --set reply=json,
+--set 'body={{"messages": "{{{{messages}}}}"}}'. A command runs as you, without a sandbox.
+
+Outputs are pushed while the agent is asked, and scored by the site. Ctrl-C stops the run and keeps what was
+answered; --run continues it and asks only about the rest.
+
+exit codes:
+  0  both gates passed
+  1  a gate failed
+  2  wrong usage
+  3  not evaluated: no such suite, no answer of the site, a run that was stopped, errors that decide
+
+examples:
+  evalsite evaluate support-agent --agent "python agent.py" --server https://evals.example.com
+  evalsite evaluate ./evals --agent http://127.0.0.1:9000/ask --target "my agent" --junit report.xml
+  evalsite evaluate support-agent --agent "python agent.py" --run support-agent#12
+""",
+    "compare": f"""\
+{SITE}
+BASELINE and CANDIDATE each name a run: SUITE#N, SUITE:latest or SUITE:baseline. The other options are those of
+the site's own machine.
+
+exit codes:
+  0  no regression
+  1  a regression
+  2  inconclusive: not comparable, not completed, or too few shared cases
+  3  not compared: wrong usage, no such run, no answer of the site
+
+examples:
+  evalsite compare support-agent:baseline support-agent:latest --markdown comment.md
+""",
+    "export": f"""\
+{SITE}
+The files are those that the command writes on the site's own machine; the ending of PATH says which.
+
+exit codes:
+  0  everything is written
+  2  wrong usage
+  3  nothing is written, with the reason
+
+examples:
+  evalsite export support-agent --out evals/support-agent/
+""",
+}
+
+
+class Parser(ArgumentParser):
+    """Ends wrong usage with the command's own exit code."""
+
+    misuse_code = MISUSED
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the reason."""
+        self.print_usage(sys.stderr)
+        self.exit(self.misuse_code, f"{self.prog}: {message}\n")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a command against a site elsewhere, and return its exit code."""
+    name, *arguments = words
+    parser = _parser(name)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(
+            f"{unknown[0]} is no option for a site elsewhere. Leave it out, or use the command on the machine of the "
+            "site."
+        )
+    # The end of a terminal and of a job stop a run as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        with Evalsite(options.server) as site:
+            return RUN[name](site, options, parser)
+    except EvalsiteError as error:
+        places = [f"{place}: {' '.join(texts)}" for place, texts in error.errors.items()]
+        message = "\n".join(places) or str(error)
+    except UnreadableFileError as error:
+        message = "\n".join(map(str, error.problems))
+    except DomainError as error:
+        message = str(error)
+    except OSError as error:
+        message = f"{error.filename or 'A file'}: {error.strerror}."
+    print_line(sys.stderr, message)
+    return FAILED
+
+
+def _parser(name: str) -> Parser:
+    parser = Parser(
+        prog=f"evalsite {name}",
+        epilog=EPILOGS[name],
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--server", default="", metavar="URL", help="Address of the site.")
+    PARSERS[name](parser)
+    return parser
+
+
+def _add_suite_file_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--profile",
+        default="",
+        metavar="NAME",
+        help="Defaults for files that name no profile: verdicts, metrics, tasks or hybrid.",
+    )
+    parser.add_argument(
+        "--slug", metavar="NAME", help="Short name of the suite; default: the one in its file."
+    )
+    parser.add_argument("--judge", metavar="SLUG", help="Language model that judges.")
+
+
+def _add_import(parser: ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="What to import.")
+    _add_suite_file_options(parser)
+
+
+def _add_evaluate(parser: ArgumentParser) -> None:
+    parser.add_argument("suite", metavar="SUITE", help="Short name of a suite, or a path.")
+    for option, metavar, text in (
+        ("--agent", "COMMAND|URL", "The agent, on this machine."),
+        ("--target", "NAME", "What the site calls it; alone: a target that the site asks."),
+        ("--run", "RUN", "Continue this run."),
+        ("--budget", "USD", "Budget of the run in US dollars."),
+    ):
+        parser.add_argument(option, metavar=metavar, help=text)
+    parser.add_argument("--outputs", type=Path, metavar="FILE", help="Outputs to evaluate.")
+    for option, metavar, text in (
+        ("--set", "NAME=VALUE", "A setting of the agent; repeatable."),
+        ("--tag", "TAG", "Only cases with this tag; repeatable."),
+        ("--case", "KEY", "Only the case with this key; repeatable."),
+    ):
+        parser.add_argument(option, action="append", metavar=metavar, help=text)
+    for option, default, text in (
+        ("--samples", None, "Judge calls for each score in this run."),
+        ("--repetitions", 1, "How many times each case runs (1)."),
+        ("--concurrency", None, f"How many cases run in parallel; of an agent {CONCURRENCY}."),
+        ("--max-minutes", None, "End the run after this many minutes."),
+    ):
+        parser.add_argument(option, type=int, default=default, metavar="N", help=text)
+    _add_suite_file_options(parser)
+    FileOptions.add_to(parser)
+
+
+def _add_compare(parser: Parser) -> None:
+    parser.misuse_code = FAILED
+    parser.add_argument("baseline", metavar="BASELINE", help="The run to compare with.")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="The candidate.")
+    for option, metavar, text in (
+        ("--max-pass-rate-drop", "SHARE", "How far the pass rate may fall, 0 to 1."),
+        ("--max-avg-score-drop", "POINTS", "How far the mean score may fall, points of 100."),
+        ("--max-latency-increase-pct", "PERCENT", "How far the mean latency may grow."),
+    ):
+        parser.add_argument(option, type=float, metavar=metavar, help=text)
+    parser.add_argument("--min-cases", type=int, metavar="N", help="Minimum of shared cases (1).")
+    parser.add_argument("--force", action="store_true", help="Compare runs that differ in more.")
+    parser.add_argument("--shared", action="store_true", help="Only cases that both runs have.")
+    for option, text in ((JSON, "every figure as JSON"), (MARKDOWN, "a pull request's comment")):
+        parser.add_argument(
+            option, type=Path, metavar="FILE", help=f"Write {text}; - is standard output."
+        )
+
+
+def _add_export(parser: ArgumentParser) -> None:
+    parser.add_argument("suite", metavar="SUITE", help="Short name of the suite.")
+    parser.add_argument("--out", default="", metavar="PATH", help="Where; - is standard output.")
+    parser.add_argument("--version", type=int, metavar="N", help="Version; default: the current.")
+
+
+def _import(site: Evalsite, options: Namespace, parser: Parser) -> int:
+    for message in _stored_suites(site, options.paths, options)[1]:
+        print_line(sys.stdout, message)
+    return DONE
+
+
+def _stored_suites(
+    site: Evalsite, paths: Sequence[Path], options: Namespace
+) -> tuple[list[str], list[str]]:
+    """Store the suites at the paths, and return their short names and a message about each."""
+    # Imported here: reading files takes longer to load than a run of the site to start.
+    from runs.formats.bundles import bundles_at
+    from runs.formats.finding import read_suites
+    from runs.formats.suite_files import pack_suite
+
+    reading = read_suites(bundles_at(paths), profile=options.profile)
+    if options.slug and len(reading.suites) > 1:
+        raise EvalsiteError("--slug is for a single suite; name its file.")
+    for warning in reading.warnings:
+        print_line(sys.stderr, f"Note: {warning}")
+    if not options.slug:
+        for found in reading.suites:
+            _check_is_related(site, found.content.slug, {case.key for case in found.content.cases})
+    slugs, messages = [], []
+    for found in reading.suites:
+        slug = options.slug or found.content.slug
+        content = found.content.replace(slug=slug, judge=options.judge or found.content.judge)
+        packed = pack_suite(content, slug)
+        media_type = "application/zip" if packed.name.endswith(".zip") else "application/yaml"
+        stored = site.put_file(f"suites/{slug}", b"".join(packed.parts), media_type)
+        for warning in stored["warnings"]:
+            print_line(sys.stderr, f"Note: {warning}")
+        message = import_message(slug, stored["version"], stored["version_before"], stored["note"])
+        slugs.append(slug)
+        messages.append(f"{message} From {found.path}")
+    return slugs, messages
+
+
+def _check_is_related(site: Evalsite, slug: str, keys: set[str]) -> None:
+    """Raise EvalsiteError if the site has a suite of this name without any of these cases."""
+    try:
+        stored = [row["key"] for row in site.rows(f"suites/{slug}/cases")]
+    except EvalsiteError as error:
+        if error.status == NOT_FOUND:
+            return
+        raise
+    if stored and keys.isdisjoint(stored):
+        raise EvalsiteError(
+            f"There is already a suite {slug!r}, and it shares no case with this file. Give this one another "
+            f"name (--slug NAME), or write --slug {slug} to replace all its cases."
+        )
+
+
+NOT_FOUND = 404
+
+
+def _evaluate(site: Evalsite, options: Namespace, parser: Parser) -> int:
+    files = FileOptions.read(vars(options))
+    _check_what_answers(options, parser)
+    progress = ProgressLine(sys.stderr)
+    answers = _answers(options)
+    if options.run:
+        run = _run_name(options.run)
+        if site.get(f"runs/{run}")["exit_code"] is not None:
+            site.post(f"runs/{run}/resume")
+    else:
+        run = _start(site, options, progress)
+    document = site.get(f"runs/{run}")
+    url = f"{site.server}{document['url']}"
+    progress.say(f"{document['suite']} #{document['number']} against {document['target']}: {url}")
+    try:
+        answers(site, run, progress)
+        site.wait(run, on_look=lambda seen: _show(progress, seen))
+    except KeyboardInterrupt:
+        progress.say("Stopping; a second Ctrl-C leaves the run as it is.")
+        _unless_over(lambda: site.post(f"runs/{run}/stop"))
+        how = " ".join(f"--{name} …" for name in ("agent", "outputs") if vars(options)[name])
+        progress.say(f"Continue it: evalsite evaluate {options.suite} --run {run} {how}".rstrip())
+    progress.close()
+    return _conclude(site, run, files)
+
+
+def _check_what_answers(options: Namespace, parser: Parser) -> None:
+    if options.agent and options.outputs:
+        parser.error("--agent and --outputs contradict each other.")
+    if options.set and not options.agent:
+        parser.error("--set is a setting of --agent.")
+    if not (options.agent or options.outputs or options.target or options.run):
+        parser.error(
+            "say what answers: --agent COMMAND or URL on this machine, --outputs FILE, or --target NAME for a target "
+            "that the site asks."
+        )
+
+
+Answers = Callable[[Evalsite, str, ProgressLine], object]
+
+
+def _answers(options: Namespace) -> Answers:
+    """Return what makes the answers and pushes them into a run; raises EvalsiteError, UnreadableFileError."""
+    if options.agent:
+        from evalsite.remote.agents import UnusableAgentError, agent_here
+
+        try:
+            agent = agent_here(options.agent, dict(_settings(options.set or ())))
+        except UnusableAgentError as error:
+            raise EvalsiteError(str(error)) from error
+
+        def ask(site: Evalsite, run: str, progress: ProgressLine) -> None:
+            site.answer(
+                run,
+                agent,
+                concurrency=options.concurrency or CONCURRENCY,
+                on_progress=lambda done, total: progress.show(
+                    f"{done} of {counted(total, 'answer')}", done=done, total=total
+                ),
+            )
+
+        return ask
+    if options.outputs:
+        from runs.formats.recorded_outputs import read_outputs, unknown_keys
+
+        lines = read_outputs(options.outputs.read_bytes(), file=options.outputs.name)
+
+        def push(site: Evalsite, run: str, progress: ProgressLine) -> None:
+            for note in unknown_keys(lines, options.outputs.name):
+                progress.say(f"Note: {note}")
+            places = {(row["case"], row["repetition"]) for row in site.rows(f"runs/{run}/awaited")}
+            outputs = {line.key: line.output for line in lines}
+            pushed = [
+                {"case": key, "repetition": repetition, **outputs[key]}
+                for key, repetition in sorted(places)
+                if key in outputs
+            ]
+            for batch in batches(pushed):
+                site.push(run, batch)
+            if len(pushed) < len(places):
+                missing = len(places) - len(pushed)
+                progress.say(f"{counted(missing, 'result')} without an output in the file.")
+                _unless_over(lambda: site.post(f"runs/{run}/close"))
+
+        return push
+    return lambda site, run, progress: None
+
+
+def _settings(pairs: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign:
+            raise EvalsiteError(f"--set {pair}: write NAME=VALUE.")
+        try:
+            yield name, json.loads(value)
+        except ValueError:
+            yield name, value
+
+
+def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> str:
+    """Start the run that the options describe, and return its name."""
+    slug, path = options.suite, Path(options.suite)
+    if path.name != slug or path.suffix:
+        slugs, messages = _stored_suites(site, [path], options)
+        if len(slugs) != 1:
+            raise EvalsiteError(f"{path} contains {len(slugs)} suites, and a run needs one.")
+        [slug], [message] = slugs, messages
+        progress.say(message)
+    target = options.target or (options.outputs.stem if options.outputs else "agent")
+    is_asked_here = options.agent or options.outputs
+    if is_asked_here:
+        site.add_target(target)
+    choices = {
+        "repetitions": options.repetitions,
+        "concurrency": None if is_asked_here else options.concurrency,
+        "judge": options.judge,
+        "cases": options.case,
+        "tags": options.tag,
+        "budget_usd": options.budget,
+        "max_minutes": options.max_minutes,
+        "rules": {"samples": options.samples},
+    }
+    return site.start(slug, target, **choices)
+
+
+def _unless_over(action: Callable[[], object]) -> None:
+    try:
+        action()
+    except EvalsiteError as error:
+        if error.code != "run_not_active":
+            raise
+
+
+def _show(progress: ProgressLine, run: Mapping[str, Any]) -> None:
+    counts = run["counts"]
+    verdicts = ", ".join(f"{counts[name]} {name}" for name in ("pass", "borderline", "fail"))
+    line = f"{run['done']} of {run['results']}, {verdicts}, {counted(counts['error'], 'error')}"
+    progress.show(line, done=run["done"], total=run["results"])
+
+
+def _conclude(site: Evalsite, run: str, files: FileOptions) -> int:
+    """Print the figures and the conclusion of a run, write its files, and return its exit code."""
+    report = site.get(f"runs/{run}/report")
+    stream = sys.stderr if files.use_standard_output else sys.stdout
+    print_line(stream, f"\n{report['text']}")
+    if files.summary:
+        document = site.get(f"runs/{run}") | {"url": report["url"]}
+        write_file(
+            SUMMARY, files.summary, [json.dumps(document, indent=2, ensure_ascii=False), "\n"]
+        )
+    keys = "camelCase" if files.is_camel else "snake_case"
+    for option, path, name, parameters in (
+        (OUT, files.out, "results.jsonl", {"keys": keys}),
+        (CASES, files.cases, "cases.jsonl", {}),
+        (JUNIT, files.junit, "junit.xml", {}),
+    ):
+        if path is not None:
+            content = site.file(f"runs/{run}/{name}", **parameters)
+            write_file(option, path, [content.decode()])
+    code = report["exit_code"]
+    return FAILED if code is None else int(code)
+
+
+def _compare(site: Evalsite, options: Namespace, parser: Parser) -> int:
+    written = [(JSON, options.json), (MARKDOWN, options.markdown)]
+    check_writable(written)
+    given = {name: vars(options)[name] for name in COMPARED if vars(options)[name] is not None}
+    params = {
+        "baseline_run_id": _run_name(options.baseline),
+        "candidate_run_id": _run_name(options.candidate),
+        "cases": "shared" if options.shared else "all",
+        "force": options.force,
+        **given,
+    }
+    report = site.get("runs/compare/report", **params)
+    is_piped = any(path == STANDARD_OUTPUT for _, path in written)
+    print_line(sys.stderr if is_piped else sys.stdout, report["text"])
+    if options.json:
+        outcome = {name: report[name] for name in ("exit_code", "conclusion")}
+        document = site.get("runs/compare", **params) | outcome
+        write_file(JSON, options.json, [json.dumps(document, indent=2), "\n"])
+    if options.markdown:
+        write_file(MARKDOWN, options.markdown, [report["comment"]])
+    return int(report["exit_code"])
+
+
+def _run_name(word: str) -> str:
+    """Return the name of a run as the API has it: SUITE#12 is SUITE:12."""
+    return word.replace("#", ":")
+
+
+def _export(site: Evalsite, options: Namespace, parser: Parser) -> int:
+    from runs.cli.suite_out import write_out
+    from runs.formats.bundles import read_uploads
+    from runs.formats.finding import read_suites
+
+    version = {"version": options.version} if options.version else {}
+    content = site.file(f"suites/{options.suite}/file", **version)
+    name = "suite.zip" if content.startswith(b"PK") else "suite.yaml"
+    [found] = read_suites(read_uploads([(name, BytesIO(content))])).suites
+    written = write_out(found.content.replace(slug=options.suite), options.suite, options.out)
+    if written:
+        print_line(sys.stderr, f"{options.suite} is written to {', '.join(map(str, written))}")
+    return DONE
+
+
+# By the names of evalsite.cli.REMOTE.
+PARSERS: Mapping[str, Callable[[Any], None]] = {
+    "import": _add_import,
+    "evaluate": _add_evaluate,
+    "compare": _add_compare,
+    "export": _add_export,
+}
+RUN: Mapping[str, Callable[[Evalsite, Namespace, Parser], int]] = {
+    "import": _import,
+    "evaluate": _evaluate,
+    "compare": _compare,
+    "export": _export,
+}

@@ -1,0 +1,224 @@
+"""import, evaluate, compare and export against a site elsewhere: what they print, write and answer."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from evalsite.access.roles import Scope
+from evalsite.cli import OF_THIS_MACHINE, REMOTE, main, own_commands
+from evalsite.client import Case, Evalsite
+from evalsite.remote import agents, commands
+from runs.execution.run_worker import work_on_run
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.results.report import run_report
+from runs.results.runs import conclude
+from tests.api.site import token_of
+from tests.cli.test_export import FILE, JUDGED
+from tests.evalsite.test_client import ADDRESS, Site
+from tests.support.agent_server import AgentServer, says
+from tests.support.factories import make_model, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+AGENT = """
+import json, sys
+case = json.load(sys.stdin)
+print({"france": "Paris", "spain": "It is Madrid."}.get(case["id"], "No idea"))
+"""
+CAPITALS = """
+name: capitals
+evaluators: [{name: right, type: expected_output, match: contains}]
+tests:
+  - {id: france, input: Capital of France?, expected_output: Paris}
+  - {id: spain, input: Capital of Spain?, expected_output: Madrid}
+  - {id: italy, input: Capital of Italy?, expected_output: Rome}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let commands reach this process's site, whose workers score while a command waits."""
+
+    def sleep(seconds: float) -> None:
+        for run in Run.objects.filter(results__awaits_output=False).distinct():
+            work_on_run(run.pk)
+
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "capitals.yaml").write_text(CAPITALS)
+    token = token_of(make_user(role="editor"), scopes=[Scope.RUN, Scope.EDIT])
+    site = partial(Evalsite, token=token, transport=Site(), sleep=sleep)
+    monkeypatch.setattr(commands, "Evalsite", site)
+    monkeypatch.setattr(commands.signal, "signal", lambda *_: None)
+    monkeypatch.setenv("EVALSITE_SERVER", ADDRESS)
+    monkeypatch.chdir(tmp_path)
+    return
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["evalsite", *words])
+    return int(str(end.value.code))
+
+
+def evaluate(*words: str) -> int:
+    return call("evaluate", "capitals.yaml", *words)
+
+
+WITH_COMMAND = ("--agent", f"{sys.executable} agent.py")
+
+
+def test_a_command_here_is_evaluated_as_on_the_site_itself(capsys: Any) -> None:
+    files = {option: Path(f"here{option}") for option in ("--out", "--summary", "--cases")}
+    given = [str(part) for pair in files.items() for part in pair]
+    assert evaluate(*WITH_COMMAND, "--target", "mine", *given, "--junit", "here.xml") == 1
+
+    run = Run.objects.get()
+    shown = capsys.readouterr()
+    assert shown.out == f"\n{run_report(run, conclude(run).sentence)}\n"
+    assert "capitals: new, at version 1. Imported with 3 cases." in shown.err
+    assert f"capitals #1 against mine: {ADDRESS}/suites/capitals/runs/1/" in shown.err
+    assert (run.pass_count, run.fail_count, run.target_name) == (2, 1, "mine")
+    assert 'failures="1"' in Path("here.xml").read_text()
+    call_command("results", "capitals#1", "--out", "local.jsonl")
+    assert files["--out"].read_text() == Path("local.jsonl").read_text()
+    assert f'"url": "{ADDRESS}/suites/capitals/runs/1/"' in files["--summary"].read_text()
+    assert len(files["--cases"].read_text().splitlines()) == 3
+
+    assert evaluate(*WITH_COMMAND, "--case", "france", "--repetitions", "2") == 0
+    assert Run.objects.latest("pk").execution_count == 2
+    assert "unchanged, still at version 1" in capsys.readouterr().err
+
+
+def test_an_address_here_outputs_in_a_file_and_a_target_of_the_site(
+    agent_server: AgentServer, capsys: Any
+) -> None:
+    agent_server.behave(then=says({"output": "Paris"}))
+    given = ("--set", 'body={"q": "{{input}}"}', "--set", "output_path=$.output")
+    assert evaluate("--agent", agent_server.url, *given, "--case", "france") == 0
+    assert [asked.json for asked in agent_server.asked] == [{"q": "Capital of France?"}]
+
+    Path("outputs.jsonl").write_text('{"id": "france", "output": "Paris", "mood": 1}\n')
+    assert evaluate("--outputs", "outputs.jsonl") == 3
+    run = Run.objects.latest("pk")
+    assert (run.target_name, run.pass_count, run.error_count) == ("outputs", 1, 2)
+    assert "2 results without an output in the file." in capsys.readouterr().err
+
+    assert evaluate("--target", "nobody") == 3
+    assert "/targets/0: There is no target 'nobody'." in capsys.readouterr().err
+
+
+def test_ctrl_c_stops_the_run_and_run_goes_on_with_the_rest(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    asked: list[str] = []
+
+    async def agent(case: Case) -> Any:
+        asked.append(case.key)
+        if len(asked) == 2:
+            _thread.interrupt_main()
+            await asyncio.sleep(3600)
+        return {"output": "Paris", "latency_ms": 7}
+
+    monkeypatch.setattr(agents, "agent_here", lambda *_: agent)
+    assert evaluate(*WITH_COMMAND, "--concurrency", "1") == 3
+    shown = capsys.readouterr()
+    assert "Continue it: evalsite evaluate capitals.yaml --run capitals:1 --agent …" in shown.err
+    assert "Not evaluated: Cancelled by" in shown.out
+    assert Run.objects.get().status == "stopped"
+
+    assert evaluate(*WITH_COMMAND, "--run", "capitals#1") == 1
+    assert asked == ["france", "spain", "spain", "italy"]
+    run = Run.objects.get()
+    assert (run.status, run.pass_count, run.fail_count) == ("completed", 1, 2)
+    assert evaluate(*WITH_COMMAND, "--run", "capitals#1") == 3
+    assert "did not end early; there is nothing to resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [FILE, FILE + JUDGED])
+def test_what_is_imported_and_exported_is_the_same_as_there(
+    text: str, tmp_path: Path, capsys: Any
+) -> None:
+    make_model(slug="juno")
+    Path("prompts").mkdir()
+    Path("prompts/tone.md").write_text("Kind?")
+    Path("shop.yaml").write_text(text)
+    assert call("import", "shop.yaml", "--judge", "juno") == 0
+    assert "shop: new, at version 1." in capsys.readouterr().out
+    assert Suite.objects.get().judge.slug == "juno"
+    outs = ["shop.zip", "shop/"] if JUDGED in text else ["a.yaml", "b.jsonl", "c.zip", "d/"]
+    for out in outs:
+        assert call("export", "shop", "--out", f"far-{out}") == 0
+        call_command("export", "shop", "--out", f"near-{out}")
+    far = {
+        path.name.removeprefix("far-"): path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and "far-" in str(path)
+    }
+    assert far
+    for path in far.values():
+        near = Path(str(path).replace("far-", "near-"))
+        assert near.read_bytes().replace(b"near-", b"far-") == path.read_bytes(), path
+    other = text.replace("id: A", "id: X").replace("id: B", "id: Y")
+    Path("other.yaml").write_text(other)
+    assert call("import", "other.yaml") == 3
+    assert "it shares no case with this file" in capsys.readouterr().err
+    assert call("import", "other.yaml", "--slug", "shop") == 0
+    assert Suite.objects.get().version == 2
+
+
+def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
+    assert evaluate(*WITH_COMMAND) == 1
+    Path("agent.py").write_text('print("No idea")')
+    assert evaluate(*WITH_COMMAND) == 1
+    words = ("capitals#1", "capitals:latest", "--max-pass-rate-drop", "0.1")
+    capsys.readouterr()
+    assert call("compare", *words, "--json", "far.json", "--markdown", "far.md") == 1
+    far = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        call_command("compare", *words, "--json", "near.json", "--markdown", "near.md")
+    assert far == capsys.readouterr().out
+    for name in ("json", "md"):
+        near = Path(f"near.{name}").read_text()
+        assert Path(f"far.{name}").read_text() == near.replace("http://127.0.0.1:8000", ADDRESS)
+    assert call("compare", "capitals#1", "capitals:baseline") == 3
+    assert "There is no run 'capitals:baseline'." in capsys.readouterr().err
+    assert call("compare", "capitals#1", "capitals#2", "--min-cases", "many") == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (
+            ("list", "runs"),
+            2,
+            "list works only on the machine of the site, not with EVALSITE_SERVER",
+        ),
+        (("up", "--server", "x"), 2, "up works only on the machine of the site, not with --server"),
+        (("evaluate", "capitals", *WITH_COMMAND, "--metric", "m"), 2, "--metric is no option for"),
+        (("evaluate", "capitals"), 2, "say what answers"),
+        (("evaluate", "capitals", "--set", "a=1", "--target", "t"), 2, "is a setting of --agent"),
+        (("evaluate", "capitals", *WITH_COMMAND, "--set", "x=1"), 3, "command has no such setting"),
+        (("evaluate", "capitals", *WITH_COMMAND, "--set", "timeout_s=0"), 3, "timeout_s: Input"),
+        (("evaluate", "no.yaml", *WITH_COMMAND), 3, "no.yaml"),
+        (("export", "nobody"), 3, "There is nothing at this address."),
+    ],
+)
+def test_what_cannot_be_done_says_why(
+    words: tuple[str, ...], code: int, message: str, capsys: Any
+) -> None:
+    assert call(*words) == code
+    assert message in capsys.readouterr().err
+
+
+def test_every_command_that_works_elsewhere_is_one_of_ours() -> None:
+    assert set(REMOTE) == set(commands.RUN) == set(commands.PARSERS) == set(commands.EPILOGS)
+    assert {*REMOTE, *OF_THIS_MACHINE} <= set(own_commands())
