@@ -258,6 +258,11 @@ API_WRONG_TOKENS_PER_MINUTE = ENV.number(
     "EVALSITE_API_WRONG_TOKENS_PER_MINUTE", 30, least=0, most=1_000_000
 )
 
+# Which traces stay in the inbox: a share of those that are for no run, for some days, in so many megabytes at most.
+TRACES_SAMPLED_PCT = ENV.number("EVALSITE_TRACES_SAMPLED_PCT", 100, least=0, most=100)
+TRACES_DAYS = ENV.number("EVALSITE_TRACES_DAYS", 14, least=1, most=3650)
+TRACES_MB = ENV.number("EVALSITE_TRACES_MB", 500, least=1, most=1_000_000)
+
 # -- Security --------------------------------------------------------------------------------
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *ENV.texts("EVALSITE_ALLOWED_HOSTS")]
 if SITE_HOST:
@@ -367,6 +372,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "runs", "description": "Runs, and two of them compared"},
         {"name": "targets", "description": "The systems under test"},
         {"name": "models", "description": "Language models of judges and targets"},
+        {"name": "traces", "description": "Traces of agents, by OpenTelemetry"},
         {"name": "results", "description": "One result for each case and repetition"},
         {"name": "reviews", "description": "The review queue and decisions of people"},
         {"name": "comments", "description": "Comments of members"},

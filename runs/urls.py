@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import include, path, register_converter
 
+from runs.api.trace_calls import TraceReceiver
 from runs.audit import views as audit
 from runs.bulk import views as bulk
 from runs.campaigns import views as campaigns
@@ -36,6 +37,7 @@ RESULT = f"{RUN}<case_key:key>/<int:repetition>/"
 app_name = "runs"
 urlpatterns = [
     path("api/", include("runs.api.urls")),
+    path("v1/traces", TraceReceiver.as_view(), name="api-traces"),
     path("import/", cases.suite_import, name="suite-import"),
     path("import/sample/", files.suite_sample, name="suite-sample"),
     path("import/results/", files.results_import, name="results-import"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, ClassVar, Protocol, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict
@@ -23,7 +24,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the target: a call of a model or of a tool."""
+    """One step of the target: a call of a model (type `model`) or of a tool (`tool`), or what these belong to.
+
+    `parent_id` is the `id` of the step that it is part of. The tokens and the cost of a step contain those of
+    its own steps.
+    """
 
     type: str
     name: str
@@ -34,6 +39,9 @@ class Step:
     input_tokens: int | None = None
     output_tokens: int | None = None
     error: str = ""
+    cost_usd: Decimal | None = None
+    id: str = ""
+    parent_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from runs.lists import ListQuery
 from runs.running.pushing import UnusablePushesError
 
 PROBLEM = "application/problem+json"
-ROOT = "/api/"
+# The API, and where OpenTelemetry's exporters send traces.
+ROOTS = ("/api/", "/v1/")
 NOTHING_HERE = "There is nothing at this address."
 
 
@@ -123,7 +124,7 @@ def problem_page(request: HttpRequest, status: int, detail: str) -> JsonResponse
 
 def is_for_api(request: HttpRequest) -> bool:
     """Tell whether a request is for the API, whose clients cannot read HTML."""
-    return request.path_info.startswith(ROOT)
+    return request.path_info.startswith(ROOTS)
 
 
 def _errors(data: Any) -> dict[str, list[str]]:

@@ -43,6 +43,7 @@ from runs.models.temporary import (
     ReviewUpload,
     TargetTrial,
 )
+from runs.models.traces import Trace
 from runs.queue import RESCORE_RUN, queue, queue_exports, queue_removal, queue_retention
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ def reap(*, now: datetime, at_work: Collection[str] = ()) -> list[int]:
     CaseUpload.objects.forget_old(now=now)
     ReviewUpload.objects.forget_old(now=now)
     IdempotentRequest.objects.forget_old(now=now)
+    Trace.objects.forget_old(now=now)
     if is_silence_death:
         expired = Q(lease_until__lte=now) & ~Q(lease_token__in=at_work)
         _for_each(

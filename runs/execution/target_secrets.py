@@ -84,6 +84,8 @@ class TargetSecrets:
                     input=self.redact_json(step.input),
                     output=self.redact_json(step.output),
                     error=self.redact(step.error),
+                    id=self.redact(step.id),
+                    parent_id=self.redact(step.parent_id),
                 )
                 for step in output.trace
             ),

@@ -2071,4 +2071,101 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="Trace",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("trace_id", models.CharField(max_length=32, unique=True)),
+                ("case_key", models.CharField(blank=True, default="", max_length=200)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "Waiting"),
+                            ("used", "Used"),
+                            ("run", "Output of a run"),
+                        ],
+                        default="waiting",
+                        max_length=10,
+                    ),
+                ),
+                ("is_sampled", models.BooleanField(default=True)),
+                ("root_id", models.CharField(blank=True, default="", max_length=16)),
+                ("name", models.CharField(blank=True, default="", max_length=200)),
+                ("service", models.CharField(blank=True, default="", max_length=200)),
+                ("question", models.CharField(blank=True, default="", max_length=300)),
+                ("answer", models.CharField(blank=True, default="", max_length=300)),
+                ("error", models.CharField(blank=True, default="", max_length=300)),
+                ("problem", models.CharField(blank=True, default="", max_length=500)),
+                ("used_as", models.CharField(blank=True, default="", max_length=300)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("received_at", models.DateTimeField()),
+                ("changed_at", models.DateTimeField(db_index=True)),
+                ("latency_ms", models.PositiveIntegerField(blank=True, null=True)),
+                ("input_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "cost_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                ("span_count", models.PositiveIntegerField(default=0)),
+                ("size", models.PositiveBigIntegerField(default=0)),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="traces",
+                        to="runs.suite",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("-id",),
+            },
+        ),
+        migrations.CreateModel(
+            name="TraceSpan",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("span_id", models.CharField(max_length=16)),
+                ("parent_id", models.CharField(blank=True, default="", max_length=16)),
+                ("started_ns", models.BigIntegerField(blank=True, null=True)),
+                ("mark", models.JSONField(blank=True, null=True)),
+                ("step", models.JSONField()),
+                (
+                    "trace",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="spans",
+                        to="runs.trace",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("id",),
+            },
+        ),
+        migrations.AddIndex(
+            model_name="trace",
+            index=models.Index(fields=["suite", "state", "id"], name="trace_of_suite"),
+        ),
+        migrations.AddConstraint(
+            model_name="tracespan",
+            constraint=models.UniqueConstraint(
+                fields=("trace", "span_id"), name="trace_span_one_an_id"
+            ),
+        ),
     ]

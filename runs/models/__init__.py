@@ -62,6 +62,7 @@ from runs.models.temporary import (
     TargetTrial,
     TrialState,
 )
+from runs.models.traces import Trace, TraceSpan, TraceState
 
 __all__ = [
     "ACTIVE_RUN_STATUSES",
@@ -120,6 +121,9 @@ __all__ = [
     "SuiteVersion",
     "Target",
     "TargetTrial",
+    "Trace",
+    "TraceSpan",
+    "TraceState",
     "TrialState",
     "VerdictChoice",
     "ViewPage",

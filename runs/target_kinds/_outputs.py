@@ -306,6 +306,9 @@ def _beside(name: str, reference: str, beside: Mapping[str, bytes] | None) -> by
 
 STEP_FIELDS = tuple(field.name for field in fields(Step))
 STEP_FIGURES = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
+STEP_IDS = ("id", "parent_id")
+# What steps are; a step of another type is kept, and counts as none of them.
+STEP_TYPES = ("model", "tool", "agent", "retrieval", "embedding", "step")
 MAX_COUNT = 2**31 - 1
 # Thousands of these still fit into the column of a run's total.
 MAX_USD = 100_000
@@ -364,7 +367,12 @@ def _step(step: Any) -> Step:
         if value is not None and not is_figure:
             message = f"{name} is {value!r}, not a number of 0 or more"
             raise ValueError(f"trace contains a step whose {message}")
-    return Step(**known)
+    for name in STEP_IDS:
+        if known.get(name) is not None:
+            known[name] = str(known[name])
+    if "cost_usd" in known:
+        known["cost_usd"] = read_money(known["cost_usd"])
+    return Step(**{name: value for name, value in known.items() if value is not None})
 
 
 def _usage(stored: Mapping[str, Any]) -> Usage:
@@ -375,7 +383,7 @@ def _usage(stored: Mapping[str, Any]) -> Usage:
     return Usage(
         input_tokens=_count(usage, "input_tokens"),
         output_tokens=_count(usage, "output_tokens"),
-        cost_usd=_money(cost),
+        cost_usd=read_money(cost),
         latency_ms=_count(stored, "latency_ms"),
     )
 
@@ -389,7 +397,8 @@ def _count(holder: Mapping[str, Any], name: str) -> int | None:
     return int(value)
 
 
-def _money(value: Any) -> Decimal | None:
+def read_money(value: Any) -> Decimal | None:
+    """Return an amount of US dollars; raises ValueError for what is none, and for more than anything costs."""
     if value is None:
         return None
     try:
@@ -412,7 +421,7 @@ def trace_as_json(output: Output) -> list[dict[str, Any]] | None:
         return None
     return [
         {
-            name: value
+            name: str(value) if name == "cost_usd" else value
             for name in STEP_FIELDS
             if (value := getattr(step, name)) not in (None, "") or name in ("type", "name")
         }

@@ -19,6 +19,7 @@ from runs.target_kinds._base import AgentReading, AgentReply, TargetConfig
 from runs.target_kinds._outputs import (
     MAX_COUNT,
     MAX_USD,
+    STEP_TYPES,
     Conversation,
     check_steps,
     read_arguments,
@@ -92,13 +93,16 @@ def _step(number: int, step: Any) -> Step:
     name = _first(merged, NAME_KEYS)
     if not isinstance(name, str) or not name:
         raise UnreadablePartError(f"step {number} is {describe(step)}, without a name")
-    error = merged.get("error")
+    error, kind = merged.get("error"), merged.get("type")
     return Step(
-        type="model" if merged.get("type") == "model" else "tool",
+        type=str(kind) if kind in STEP_TYPES else "tool",
         name=name[:200],
         input=read_arguments(_first(merged, INPUT_KEYS)),
         output=_first(merged, OUTPUT_KEYS),
         error="" if error in (None, "", False) else str(error),
+        cost_usd=_usd(merged.get("cost_usd")),
+        id=str(merged.get("id") or ""),
+        parent_id=str(merged.get("parent_id") or ""),
         **{figure: _figure(merged.get(figure)) for figure in FIGURES},
     )
 
@@ -106,6 +110,13 @@ def _step(number: int, step: Any) -> Step:
 def _figure(value: Any) -> int | None:
     is_figure = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_figure and 0 <= value <= MAX_COUNT else None
+
+
+def _usd(value: Any) -> Decimal | None:
+    try:
+        return read_usd(value)
+    except UnreadablePartError:
+        return None
 
 
 def read_files(value: Any) -> tuple[dict[str, bytes], tuple[str, ...]]:

@@ -60,6 +60,7 @@ FILTERS = {
 }
 # What only exists for the member who asked for it.
 WRITES = {
+    "runs:api-traces",
     *("runs:api-suite-check", "runs:api-suite-baseline", "runs:api-runs-estimate"),
     *("runs:api-result-review", "runs:api-result-review-ask", "runs:api-share"),
     *(f"runs:api-run-{change}" for change in ("stop", "resume", "retry", "outputs", "close")),

@@ -1,0 +1,357 @@
+"""Read spans as steps of an agent, by the attributes of three conventions, and steps as question and answer.
+
+These are OpenTelemetry's for generative AI (`gen_ai.…`), OpenInference's (`openinference.…`, `llm.…`,
+`input.value`) and OpenLLMetry's (`traceloop.…`). Where a span has attributes of several, the first here counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from runs.target_kinds._outputs import MAX_COUNT, read_arguments, read_money
+from runs.traces.spans import MAX_NAME_LENGTH, Span
+
+RUN, CASE, REPETITION, SUITE = (
+    f"evalsite.{name}" for name in ("run", "case", "repetition", "suite")
+)
+# What a span says it is, and what the step becomes.
+KINDS: Sequence[tuple[str, Mapping[str, str]]] = (
+    (
+        "gen_ai.operation.name",
+        {
+            **dict.fromkeys(("chat", "text_completion", "generate_content"), "model"),
+            "execute_tool": "tool",
+            **dict.fromkeys(("invoke_agent", "create_agent", "invoke_workflow"), "agent"),
+            **{"embeddings": "embedding", "retrieval": "retrieval"},
+        },
+    ),
+    (
+        "openinference.span.kind",
+        {
+            **{"llm": "model", "tool": "tool", "agent": "agent", "embedding": "embedding"},
+            **dict.fromkeys(("retriever", "reranker"), "retrieval"),
+        },
+    ),
+    ("traceloop.span.kind", {"tool": "tool", **dict.fromkeys(("agent", "workflow"), "agent")}),
+    (
+        "llm.request.type",
+        {**dict.fromkeys(("chat", "completion"), "model"), "embedding": "embedding"},
+    ),
+)
+NAMES: Mapping[str, Sequence[str]] = {
+    "tool": ("gen_ai.tool.name", "tool.name"),
+    "model": (
+        "gen_ai.response.model",
+        "gen_ai.request.model",
+        "llm.model_name",
+        "embedding.model_name",
+    ),
+    "agent": ("gen_ai.agent.name", "agent.name"),
+}
+NAMES = {**NAMES, "embedding": NAMES["model"]}
+INPUTS: Mapping[str, Sequence[str]] = {
+    "tool": ("gen_ai.tool.call.arguments", "tool.parameters", "input.value"),
+    "model": ("gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "input.value"),
+    "": ("input.value", "gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt"),
+}
+OUTPUTS: Mapping[str, Sequence[str]] = {
+    "tool": ("gen_ai.tool.call.result", "output.value"),
+    "model": ("gen_ai.output.messages", "llm.output_messages", "gen_ai.completion", "output.value"),
+    "": ("output.value", "gen_ai.output.messages", "llm.output_messages", "gen_ai.completion"),
+}
+ENTITY = "traceloop.entity"
+INPUT_TOKENS = (
+    *("gen_ai.usage.input_tokens", "llm.token_count.prompt"),
+    *("gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens"),
+)
+OUTPUT_TOKENS = (
+    *("gen_ai.usage.output_tokens", "llm.token_count.completion"),
+    *("gen_ai.usage.completion_tokens", "llm.usage.completion_tokens"),
+)
+# One of the first row, or the sum of one of the pairs.
+COSTS = ("gen_ai.usage.cost", "llm.cost.total")
+COST_PARTS = (
+    ("gen_ai.usage.input_cost", "gen_ai.usage.output_cost"),
+    ("llm.cost.prompt", "llm.cost.completion"),
+)
+# llm.input_messages.0.message.content, gen_ai.prompt.0.content
+FLAT_MESSAGE = re.compile(r"\A(\d{1,4})\.(?:message\.)?(.+)\Z")
+FLAT_CALL = re.compile(
+    r"\Atool_calls\.(\d{1,4})\.(?:tool_call\.(?:function\.)?)?(name|arguments)\Z"
+)
+FLAT_PART = re.compile(r"\Acontents\.\d{1,4}\.message_content\.text\Z")
+MILLION = 1_000_000
+MAX_TEXT_KEY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionName:
+    """The execution that a span is the answer of."""
+
+    run: str
+    case: str
+    repetition: int
+
+    def as_json(self) -> list[Any]:
+        """Return the mark as a database stores it."""
+        return [self.run, self.case, self.repetition]
+
+
+def read_mark(span: Span) -> ExecutionName | None:
+    """Return the execution that a span names, itself or, for the first span of a trace, by its resource."""
+    about = span.attributes if span.parent_id else {**span.resource, **span.attributes}
+    run, case = (_text(about.get(name))[:MAX_TEXT_KEY] for name in (RUN, CASE))
+    if not run or not case:
+        return None
+    repetition = about.get(REPETITION, 1)
+    is_number = isinstance(repetition, int | str) and str(repetition).isdecimal()
+    return ExecutionName(
+        run, case, min(int(repetition), MAX_COUNT) if is_number and len(str(repetition)) < 10 else 0
+    )
+
+
+def read_place(span: Span) -> tuple[str, str]:
+    """Return the suite and the case that a span or its resource names, "" for none."""
+    about = {**span.resource, **span.attributes}
+    return _text(about.get(SUITE))[:MAX_TEXT_KEY], _text(about.get(CASE))[:MAX_TEXT_KEY]
+
+
+def _text(value: Any) -> str:
+    return str(value).strip() if isinstance(value, str | int) else ""
+
+
+def read_step(span: Span) -> dict[str, Any]:
+    """Return a span as a step of a trace, without its place in it; what it does not say is left out."""
+    about = span.attributes
+    kind = _kind(about)
+    step = {
+        "type": kind,
+        "name": _name(span, kind),
+        "input": _first_value(about, INPUTS.get(kind, INPUTS[""]), f"{ENTITY}.input"),
+        "output": _plain_output(
+            _first_value(about, OUTPUTS.get(kind, OUTPUTS[""]), f"{ENTITY}.output")
+        ),
+        "duration_ms": _duration(span),
+        "input_tokens": _count(about, INPUT_TOKENS),
+        "output_tokens": _count(about, OUTPUT_TOKENS),
+        "cost_usd": _cost(about),
+        "error": span.error,
+    }
+    return {name: value for name, value in step.items() if value not in (None, "", [], {})}
+
+
+def _kind(about: Mapping[str, Any]) -> str:
+    for name, kinds in KINDS:
+        if kind := kinds.get(str(about.get(name, "")).lower()):
+            return kind
+    if "gen_ai.tool.name" in about or "tool.name" in about:
+        return "tool"
+    return "step"
+
+
+def _name(span: Span, kind: str) -> str:
+    names = (*NAMES.get(kind, ()), f"{ENTITY}.name")
+    found = next((text for name in names if (text := _text(span.attributes.get(name)))), "")
+    return (found or span.name or kind)[:MAX_NAME_LENGTH]
+
+
+def _first_value(about: Mapping[str, Any], names: Iterable[str], entity: str) -> Any:
+    for name in names:
+        value = about.get(name)
+        if value is None:
+            value = _flat_messages(about, name)
+        if value not in (None, "", []):
+            return _read_value(value)
+    return _entity(_read_value(about.get(entity)))
+
+
+def _read_value(value: Any) -> Any:
+    """Return a value as it was before it was written as an attribute: JSON is read, messages have one form."""
+    read = read_arguments(value)
+    if isinstance(read, str) and read.startswith('"') and read.endswith('"'):
+        try:
+            read = json.loads(read)
+        except ValueError:
+            return read
+    if (
+        isinstance(read, list)
+        and read
+        and all(isinstance(one, dict) and "role" in one for one in read)
+    ):
+        return [_message(one) for one in read]
+    return read
+
+
+def _entity(value: Any) -> Any:
+    """Return what a decorated function was called with, without the frame that OpenLLMetry puts around it."""
+    if isinstance(value, dict) and value.keys() <= {"args", "kwargs"} and value:
+        args, kwargs = value.get("args") or [], value.get("kwargs") or {}
+        if not kwargs and isinstance(args, list) and len(args) == 1:
+            return args[0]
+        return kwargs if not args else value
+    return value
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message with role, content, and the tool calls in it."""
+    parts = message.get("parts")
+    if not isinstance(parts, list):
+        parts = message.get("content")
+    calls = []
+    if isinstance(parts, list):
+        blocks = [part for part in parts if isinstance(part, dict)]
+        texts = [
+            str(_first(part, ("content", "text", "response", "result")) or "")
+            for part in blocks
+            if part.get("type") in ("text", "tool_call_response", "output_text", "input_text")
+        ]
+        calls = [
+            {"tool": str(part.get("name") or ""), "input": read_arguments(part.get("arguments"))}
+            for part in blocks
+            if part.get("type") == "tool_call"
+        ]
+        content = "\n".join(text for text in texts if text)
+    else:
+        content = parts if isinstance(parts, str) else "" if parts is None else json.dumps(parts)
+    read = {"role": str(message.get("role") or "user"), "content": content}
+    return {**read, "tool_calls": calls} if calls else read
+
+
+def _first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((values[name] for name in names if values.get(name) is not None), None)
+
+
+def _flat_messages(about: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+    """Return messages that are written as one attribute each for role and content."""
+    begin = f"{prefix}."
+    messages: dict[int, dict[str, Any]] = {}
+    calls: dict[tuple[int, int], dict[str, Any]] = {}
+    for name, value in about.items():
+        found = FLAT_MESSAGE.match(name[len(begin) :]) if name.startswith(begin) else None
+        if found is None:
+            continue
+        place, key = int(found[1]), found[2]
+        message = messages.setdefault(
+            place, {"role": "assistant" if "output" in prefix else "user", "content": ""}
+        )
+        if key == "role":
+            message["role"] = _text(value) or message["role"]
+        elif key == "content":
+            message["content"] = value if isinstance(value, str) else json.dumps(value)
+        elif FLAT_PART.match(key):
+            message["content"] = "\n".join(filter(None, (message["content"], _text(value))))
+        elif call := FLAT_CALL.match(key):
+            part = calls.setdefault((place, int(call[1])), {"tool": "", "input": None})
+            part["tool" if call[2] == "name" else "input"] = (
+                _text(value) if call[2] == "name" else read_arguments(value)
+            )
+    for (place, _), part in sorted(calls.items()):
+        messages[place].setdefault("tool_calls", []).append(part)
+    return [messages[place] for place in sorted(messages)]
+
+
+def _plain_output(value: Any) -> Any:
+    """Return the text of a single answer, and anything else as it is."""
+    is_one = isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
+    if is_one and value[0].keys() == {"role", "content"}:
+        return value[0]["content"]
+    return value
+
+
+def _duration(span: Span) -> int | None:
+    if span.started_ns is None or span.ended_ns is None:
+        return None
+    duration_ms = round((span.ended_ns - span.started_ns) / MILLION)
+    return duration_ms if duration_ms <= MAX_COUNT else None
+
+
+def _count(about: Mapping[str, Any], names: Iterable[str]) -> int | None:
+    for name in names:
+        value = about.get(name)
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and 0 <= value <= MAX_COUNT
+        ):
+            return int(value)
+    return None
+
+
+def _cost(about: Mapping[str, Any]) -> str | None:
+    """Return the cost as text; a cost that cannot be is none."""
+    for names in (*((name,) for name in COSTS), *COST_PARTS):
+        try:
+            parts = [usd for name in names if (usd := read_money(about.get(name))) is not None]
+        except ValueError:
+            continue
+        if parts:
+            return f"{sum(parts, Decimal(0)):f}"
+    return None
+
+
+QUESTION_KEYS = ("input", "question", "query", "prompt", "message", "messages", "text")
+ANSWER_KEYS = ("output", "answer", "response", "result", "text", "content", "message", "messages")
+
+
+def question(value: Any) -> list[dict[str, str]]:
+    """Return the input of a step as the turns of a case."""
+    if isinstance(value, dict):
+        inner = _first(value, QUESTION_KEYS)
+        value = (
+            inner
+            if isinstance(inner, str)
+            else _read_value(inner)
+            if isinstance(inner, list)
+            else value
+        )
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(one, dict) and "role" in one for one in value)
+    ):
+        turns = [
+            {"role": str(one["role"]), "content": str(one.get("content") or "")} for one in value
+        ]
+        return [turn for turn in turns if turn["content"].strip()]
+    text = _as_text(value)
+    return [{"role": "user", "content": text}] if text.strip() else []
+
+
+def answer(value: Any) -> str:
+    """Return the output of a step as the text of an answer, "" for none."""
+    if isinstance(value, dict):
+        inner = _first(value, ANSWER_KEYS)
+        value = (
+            inner
+            if isinstance(inner, str)
+            else _read_value(inner)
+            if isinstance(inner, list)
+            else value
+        )
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(one, dict) and "role" in one for one in value)
+    ):
+        texts = [
+            str(one.get("content") or "")
+            for one in value
+            if one["role"] not in ("user", "system", "tool")
+        ]
+        return next((text for text in reversed(texts) if text.strip()), "")
+    return _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    return (
+        value
+        if isinstance(value, str)
+        else ""
+        if value is None
+        else json.dumps(value, ensure_ascii=False)
+    )
