@@ -233,7 +233,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
-    "django.contrib.auth.backends.ModelBackend",
+    "evalsite.access.sessions.MemberBackend",
 ]
 # Login throttle: after this many failures for a name from one address comes a pause. Attempts during the
 # pause do not prolong it.

@@ -9,7 +9,7 @@ from django.test import Client
 
 from evalsite.access.sessions import SessionStore, mark_confirmed
 
-BACKEND = "django.contrib.auth.backends.ModelBackend"
+BACKEND = "evalsite.access.sessions.MemberBackend"
 PASSWORD = "correct horse battery staple"  # for tests only
 
 
