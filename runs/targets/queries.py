@@ -178,7 +178,8 @@ def target_table(query: TargetsQuery) -> TargetTable:
 def _records(runs: QuerySet[Run]) -> Mapping[int, Sequence[TargetRecord]]:
     """Return the records of targets by their id, the newest first; two queries."""
     place = Window(RowNumber(), partition_by=("target_id", "suite_id"), order_by=F("number").desc())
-    newest = runs.filter(status=RunStatus.COMPLETED).annotate(place=place).filter(place=1)
+    completed = runs.filter(status=RunStatus.COMPLETED).annotate(place=place)
+    newest = Run.objects.filter(pk__in=completed.filter(place=1).values("pk"))
     totals = runs.order_by().values_list("target", "suite").annotate(total=Count("pk"))
     counts = {(target, suite): total for target, suite, total in totals}
     records: dict[int, list[TargetRecord]] = defaultdict(list)
