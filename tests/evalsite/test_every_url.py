@@ -604,7 +604,7 @@ ODD_VALUES = (
 )
 
 
-@pytest.mark.each_database
+@pytest.mark.every_page
 @pytest.mark.parametrize("name", [name for name in PAGES if name != "healthz"])
 def test_no_odd_parameter_breaks_an_address(site: Site, name: str) -> None:
     path = address_of(name, site.numbers).partition("?")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from runs.models.suites import Suite
-from tests.support.databases import AT_ONCE, describe, listen, with_new_statements
+from runs.models.suites import FileContent, Suite
+from tests.support.databases import AT_ONCE, Notes, describe, listen, with_new_statements
 from tests.support.factories import make_model
 from tests.support.threads import at_once
 
@@ -64,9 +65,12 @@ def test_tests_that_commit_at_the_same_time_or_say_so_run_on_each_database() -> 
     assert chosen(items, notes) == ["first", "commits beside others", "sorts"]
 
 
-def test_a_test_of_every_page_spares_no_other() -> None:
-    items = [Item("every page", each_database={}), Item("first"), Item("second")]
-    assert chosen(items, {each.nodeid: {"a"} for each in items}) == ["every page", "first"]
+def test_a_test_of_every_page_runs_for_what_no_other_sends_and_spares_none() -> None:
+    items = [Item("every page", every_page={}), Item("first"), Item("second")]
+    notes = {each.nodeid: {"a"} for each in items}
+    assert chosen(items, notes) == ["first"]
+    notes["every page"] |= {"b"}
+    assert chosen(items, notes) == ["every page", "first"]
 
 
 @pytest.mark.parametrize(
@@ -120,11 +124,16 @@ def test_kinds_that_were_sent_at_each_place_are_nothing_new_together(asked: str)
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop listening after the test."""
     for name in ("execute", "executemany"):
         monkeypatch.setattr(CursorWrapper, name, getattr(CursorWrapper, name))
+
+
+@pytest.fixture
+def sent(unheard: None) -> list[str]:
     heard: list[str] = []
-    listen(heard.append)
+    listen(heard.extend)
     return heard
 
 
@@ -157,3 +166,13 @@ def test_it_is_noted_when_two_connections_are_in_a_transaction(sent: list[str]) 
         Suite.objects.exists()
         at_once(Suite.objects.exists)
     assert AT_ONCE in sent
+
+
+@pytest.mark.django_db
+def test_what_a_test_sends_by_itself_is_not_noted(unheard: None, tmp_path: Path) -> None:
+    notes = Notes(tmp_path / "notes")
+    assert not Suite.objects.exists()
+    assert notes.current == set()
+
+    FileContent.objects.store([b"a file"])
+    assert any("runs_filecontent" in line for sent in notes.current for line in sent)

@@ -2,17 +2,18 @@
 
 SQLite runs all tests. PostgreSQL runs with `--database-only`, which leaves out tests that no
 database can change: those that use none, and those marked `one_database`. SQLite can note for it by
-`--note-statements=FILE` what each test sends. With `--new-statements=FILE`, PostgreSQL then runs only
+`--note-statements=FILE` what the product sends in each test; rows that a test makes or reads by itself do
+not count. With `--new-statements=FILE`, PostgreSQL then runs only
 
 - tests that commit (`transaction=True`) and during which a connection sent something while another was in
   a transaction, as what happens at the same time is more than its statements,
-- tests marked `each_database`: of races and outages; those whose outcome depends on order, case or
-  comparison of stored values; and those that ask every page and look at little of the answers, so what
-  these send spares no other test,
+- tests marked `each_database`: of races and outages, and those whose outcome depends on order, case or
+  comparison of stored values,
 - tests of which nothing was noted,
 - of all others so many that together they send whatever else was sent: every statement, every kind of
   value at each of its places (nothing, a large number, a text with capitals, beyond ASCII, very long,
-  JSON …), and every statement that was answered with an error.
+  JSON …), and every statement that was answered with an error. Those marked `every_page` are asked last:
+  they look at little of the answers, so what they send spares no other test.
 
 So forms' wording and pages' structure, which twenty tests check after the same queries, are looked at
 on PostgreSQL once.
@@ -22,7 +23,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +33,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
@@ -37,6 +41,9 @@ import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
+ROOT = Path(__file__).parents[2]
+PRODUCT = tuple(f"{ROOT / package}{os.sep}" for package in ("evalsite", "runs", "evaluators"))
+TESTS = f"{ROOT / 'tests'}{os.sep}"
 SMALL, LARGE = 2**31, 2**63
 LONG_TEXT = 255
 # Of a statement that stores many rows, those at its beginning.
@@ -112,13 +119,12 @@ def depends_on_database(item: pytest.Item) -> bool:
 def with_new_statements(items: Sequence[pytest.Item], notes: dict[str, Sent]) -> list[pytest.Item]:
     """Return the tests that always run, and of the others so many that nothing is left that only they send."""
     fixed = {item for item in items if always_runs(item, notes)}
-    known: Sent = set()
-    for item in fixed:
-        if commits(item) or not item.get_closest_marker("each_database"):
-            known |= notes.get(item.nodeid, set())
+    known = set[str]().union(*(notes.get(item.nodeid, set()) for item in fixed))
     chosen, times = [], Counter[str]()
     for item in items:
-        if item not in fixed and not notes[item.nodeid] <= known | times.keys():
+        if item in fixed or asks_every_page(item):
+            continue
+        if not notes[item.nodeid] <= known | times.keys():
             chosen.append(item)
             times.update(notes[item.nodeid] - known)
     spared = set()
@@ -129,6 +135,11 @@ def with_new_statements(items: Sequence[pytest.Item], notes: dict[str, Sent]) ->
             times.subtract(new)
             spared.add(item)
     kept = fixed | {*chosen} - spared
+    known |= times.keys()
+    for item in filter(asks_every_page, items):
+        if item not in fixed and not notes[item.nodeid] <= known:
+            kept.add(item)
+            known |= notes[item.nodeid]
     return [item for item in items if item in kept]
 
 
@@ -140,6 +151,11 @@ def always_runs(item: pytest.Item, notes: dict[str, Sent]) -> bool:
     return commits(item) and AT_ONCE in notes[item.nodeid]
 
 
+def asks_every_page(item: pytest.Item) -> bool:
+    """Tell whether a test looks at little of what it is answered."""
+    return item.get_closest_marker("every_page") is not None
+
+
 def commits(item: pytest.Item) -> bool:
     """Tell whether others can see what a test stores while it runs."""
     mark = item.get_closest_marker("django_db")
@@ -148,19 +164,23 @@ def commits(item: pytest.Item) -> bool:
 
 
 class Notes:
-    """Notes what each test sends, and writes it to a file at the end: all that was sent, and its numbers by test."""
+    """Notes what the product sends in each test, and writes it to a file at the end.
+
+    The file holds all that was sent, and its numbers by test.
+    """
 
     def __init__(self, file: Path) -> None:
         """Listen to every connection."""
         self.file = file
         self.numbers: dict[str, int] = {}
         self.tests: dict[str, list[int]] = {}
-        self.current: set[int] = set()
+        self.current: set[frozenset[str]] = set()
         listen(self.note)
 
-    def note(self, sent: str) -> None:
-        """Note something for the test that is on."""
-        self.current.add(self.numbers.setdefault(sent, len(self.numbers)))
+    def note(self, sent: frozenset[str]) -> None:
+        """Note something for the test that is on, unless the test itself sends it."""
+        if sent not in self.current and (AT_ONCE in sent or not is_from_test()):
+            self.current.add(sent)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -169,7 +189,10 @@ class Notes:
         try:
             return (yield)
         finally:
-            self.tests[item.nodeid] = sorted(self.current)
+            every = set[str]().union(*self.current)
+            self.tests[item.nodeid] = [
+                self.numbers.setdefault(sent, len(self.numbers)) for sent in sorted(every)
+            ]
 
     def pytest_sessionfinish(self) -> None:
         """Write the notes."""
@@ -183,26 +206,37 @@ def read_notes(file: Path) -> dict[str, Sent]:
     return {test: {sent[number] for number in numbers} for test, numbers in notes["tests"].items()}
 
 
-def listen(note: Callable[[str], None]) -> None:
+def is_from_test() -> bool:
+    """Tell whether a test or what makes its rows sends a statement, and not code of the product that it calls."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(PRODUCT):
+            return False
+        if name.startswith(TESTS) and name != __file__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def listen(note: Callable[[frozenset[str]], None]) -> None:
     """Call `note` with every statement and the kinds of its values, and with every one that fails."""
     execute, executemany = CursorWrapper.execute, CursorWrapper.executemany
     transactions = Transactions(note)
 
     def noting_execute(cursor: CursorWrapper, sql: Any, params: Any = None) -> Any:
-        for sent in describe(sql, params):
-            note(sent)
+        note(describe(sql, params))
         try:
             with transactions.sending(cursor.db):
                 return execute(cursor, sql, params)
         except Exception as error:
-            note(f"{type(error).__name__}: {statement(str(sql))}")
+            note(frozenset({f"{type(error).__name__}: {statement(str(sql))}"}))
             raise
 
     def noting_executemany(cursor: CursorWrapper, sql: Any, param_list: Any) -> Any:
         rows = list(param_list)
         for params in rows[:MAX_VALUES]:
-            for sent in describe(sql, params):
-                note(sent)
+            note(describe(sql, params))
         with transactions.sending(cursor.db):
             return executemany(cursor, sql, rows)
 
@@ -213,7 +247,7 @@ def listen(note: Callable[[str], None]) -> None:
 class Transactions:
     """Notes when two connections are in a transaction at the same time; a statement alone is one too."""
 
-    def __init__(self, note: Callable[[str], None]) -> None:
+    def __init__(self, note: Callable[[frozenset[str]], None]) -> None:
         """Know no connection yet."""
         self.note = note
         self.lock = threading.Lock()
@@ -226,7 +260,7 @@ class Transactions:
         with self.lock:
             for other in self.connections:
                 if other is not connection and (other in self.busy or other.in_atomic_block):
-                    self.note(AT_ONCE)
+                    self.note(frozenset({AT_ONCE}))
             self.connections.add(connection)
             self.busy.add(connection)
         try:
