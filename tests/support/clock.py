@@ -10,6 +10,8 @@ from django.utils import timezone
 
 from runs.models.database import database_now
 
+OURS = ("evalsite.", "evaluators.", "runs.", "tests.")
+
 
 class Clock:
     """The stopped time of this machine and of the database."""
@@ -34,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(timezone, "now", stopped)
     # The loop replaces it in this module too, so keep the original.
     replaced = database_now
-    for module in [*sys.modules.values()]:
-        if vars(module).get("database_now") is replaced:
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(OURS) and vars(module).get("database_now") is replaced:
             monkeypatch.setattr(module, "database_now", stopped)
     return stopped

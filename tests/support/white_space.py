@@ -20,6 +20,8 @@ _BLOCKS = frozenset(
         " template text tfoot th thead title tr ul use",
     )
 )
+_TRIMMED_BEFORE = {*_BLOCKS, *(f"/{name}" for name in _BLOCKS), "/button"}
+_TRIMMED_AFTER = _TRIMMED_BEFORE - {"/button"} | {"button"}
 # White space is kept in these, by HTML or by the style sheet.
 _KEPT = re.compile(r"(<(pre|textarea|script|style)\b.*?</\2>)", re.DOTALL)
 _TAG = re.compile(r"""(<(/?[a-zA-Z][\w-]*)(?:[^>"']++|"[^"]*"|'[^']*')*>)""")
@@ -42,12 +44,12 @@ def _collapse(html: str) -> str:
     parts = _TAG.split(b" ".join(words).decode()[1:-1])
     # Text, tag, its name, text, tag, its name, text ...
     for at in range(1, len(parts), 3):
-        tag, name = parts[at : at + 2]
-        end = "/>" if tag.endswith("/>") else ">"
-        parts[at : at + 2] = tag.removesuffix(end).rstrip() + end, ""
-        if name.removeprefix("/") in _BLOCKS or name == "/button":
+        tag, name, parts[at + 1] = parts[at], parts[at + 1], ""
+        if tag.endswith((" >", " />")):
+            parts[at] = "".join(tag.rsplit(" ", 1))
+        if name in _TRIMMED_BEFORE:
             parts[at - 1] = parts[at - 1].rstrip()
-        if name.removeprefix("/") in _BLOCKS or name == "button":
+        if name in _TRIMMED_AFTER:
             parts[at + 2] = parts[at + 2].lstrip()
     return "".join(parts)
 
