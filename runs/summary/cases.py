@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -311,10 +312,7 @@ def summarise_case(case: str, group: Sequence[ExecutionRecord], policy: PolicySp
 
 def count_by_state(states: Iterable[str]) -> dict[str, int]:
     """Count the cases by state; the states of an ended run are always there."""
-    counts = dict.fromkeys((*(verdict.value for verdict in Verdict), ERROR), 0)
-    for state in states:
-        counts[state] = counts.get(state, 0) + 1
-    return counts
+    return dict.fromkeys((*(verdict.value for verdict in Verdict), ERROR), 0) | Counter(states)
 
 
 def compute_means(rows: Sequence[ExecutionRecord]) -> Means:

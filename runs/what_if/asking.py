@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from evaluators.kinds._base import Kind
 from evaluators.scoring.aggregate import HYBRID_KIND
@@ -237,10 +239,11 @@ def score_bands(policy: PolicySpec) -> tuple[Band, ...]:
 
 def _bin_counts(rows: Iterable[ExecutionRecord]) -> list[int]:
     counts = [0] * BINS
-    for row in rows:
-        if row.score is not None:
-            # Rounded like every comparison of scores, so that a score on a limit is above it.
-            counts[min(math.floor(rounded(row.score * BINS)), BINS - 1)] += 1
+    # Thousands of executions have few different scores.
+    scores = Counter([row.score for row in rows if row.score is not None])
+    for score, count in scores.items():
+        # Rounded like every comparison of scores, so that a score on a limit is above it.
+        counts[min(math.floor(rounded(score * BINS)), BINS - 1)] += count
     return counts
 
 
@@ -287,9 +290,14 @@ class FlipBuilder:
         explain: Callable[[StoredResult], str],
     ) -> None:
         self.stored, self.rows, self.policies, self.explain = stored, rows, policies, explain
-        self.places: dict[int, list[int]] = {}
-        for place, result in enumerate(stored.results):
-            self.places.setdefault(result.case, []).append(place)
+
+    @cached_property
+    def places(self) -> Mapping[int, Sequence[int]]:
+        """Return the places of the executions of each case."""
+        places: dict[int, list[int]] = {}
+        for place, result in enumerate(self.stored.results):
+            places.setdefault(result.case, []).append(place)
+        return places
 
     def execution_flip(self, place: int) -> ExecutionFlip:
         """Return the flip of one execution."""
@@ -591,4 +599,6 @@ def _as_decided(row: ExecutionRecord, decided: DecidedResult) -> ExecutionRecord
 
 def _is_near(score: float | None, other: float | None) -> bool:
     """Tell whether two scores compare as equal."""
-    return score is not None and other is not None and rounded(score) == rounded(other)
+    if score is None or other is None:
+        return False
+    return score == other or rounded(score) == rounded(other)

@@ -79,7 +79,8 @@ class StoredRun:
 
     def is_answered(self, result_id: int) -> bool:
         """Tell whether any evaluator ran on this execution."""
-        return any(entry is not None for entry in self.scores.get(result_id, ()))
+        scores = self.scores.get(result_id, ())
+        return scores.count(None) < len(scores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from threading import Lock
 from typing import Any
 
-from django.db.models.functions import Substr
+from django.db.models import TextField
+from django.db.models.functions import Cast, Substr
 
 from evaluators.kinds import all_kinds
 from evaluators.scoring.types import DomainError
@@ -124,11 +127,15 @@ def _stored(run: Run) -> tuple[StoredRun, str]:
     """Return the stored run and the version of its scores."""
     leaf_scores, version = _leaf_scores(run)
     results = _results(run)
+    ran = Case.objects.filter(pk__in=run.cases.order_by().values("case_id")).order_by()
+    rows = ran.annotate(expected=Cast("expected_outcomes", TextField())).values_list(
+        "pk", "key", "expected", "evaluators", "evaluators_append"
+    )
+    # As text, for most cases have as many outcomes as others, mostly none: each list is read once.
+    count = cache(lambda expected: len(json.loads(expected) or ()))
     known = {
-        pk: StoredCase(key, len(expected or ()), evaluators, append)
-        for pk, key, expected, evaluators, append in Case.objects.filter(
-            pk__in=run.results.order_by().values("case_id")
-        ).values_list("pk", "key", "expected_outcomes", "evaluators", "evaluators_append")
+        pk: StoredCase(key, count(expected), evaluators, append)
+        for pk, key, expected, evaluators, append in rows
     }
     # In the order of the suite, as results are.
     cases = {result.case: known[result.case] for result in results}
