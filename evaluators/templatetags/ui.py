@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from difflib import SequenceMatcher
 from typing import Any, Protocol
 
@@ -303,10 +305,16 @@ def field(context: Context, bound: Any, help_text: str = "") -> dict[str, Any]:
     }
 
 
+# Steps that are nested deeper are shown at this depth: their names need room.
+MAX_DEPTH = 8
+STEP_ICONS = {"tool": "e-tool", "agent": "e-panel", "retrieval": "i-search", "step": "e-composite"}
+
+
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step as a trace shows it; `left` and `width` are percent of the whole time."""
+    """One step as a trace shows it; `left` and `width` are percent of the whole time, `depth` counts the steps above."""
 
+    depth: int
     name: str
     icon: str
     gist: str
@@ -314,30 +322,66 @@ class StepRow:
     left: str
     width: str
     duration_ms: float | None
+    cost_usd: Decimal | None
     input: str
     output: str
     error: str
 
 
 @register.inclusion_tag("components/trace.html")
-def trace(steps: Sequence[Mapping[str, Any]]) -> dict[str, list[StepRow]]:
-    """Draw the steps a target took on a time line."""
-    return {"rows": step_rows(steps)}
+def trace(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Draw the steps a target took as a tree, on a time line."""
+    rows = step_rows(steps)
+    return {"rows": rows, "has_costs": any(row.cost_usd is not None for row in rows)}
+
+
+def nested(
+    steps: Iterable[Mapping[str, Any]],
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return steps with their depth, each after the step that it is part of.
+
+    A step whose parent is unknown, or part of it in turn, is part of none.
+    """
+    listed = list(steps)
+    ids = {step["id"] for step in listed if step.get("id")}
+    below: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for step in listed:
+        parent = str(step.get("parent_id") or "")
+        below[parent if parent in ids and parent != step.get("id") else ""].append(step)
+    ordered: list[tuple[int, Mapping[str, Any]]] = []
+    seen: set[int] = set()
+    # The first steps of circles follow those that are reached from the top.
+    for first in (*below[""], *listed):
+        waiting = [(0, first)]
+        while waiting:
+            depth, step = waiting.pop()
+            if id(step) not in seen:
+                seen.add(id(step))
+                ordered.append((depth, step))
+                parts = below.pop(step["id"], []) if step.get("id") else []
+                waiting += ((depth + 1, part) for part in reversed(parts))
+    return ordered
 
 
 def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[StepRow]:
     """Return the rows of a trace; a step without a start follows the one before it."""
+    ordered = nested(steps)
     spans: list[tuple[float, float | None]] = []
     clock = 0.0
-    for step in steps:
+    for _, step in ordered:
         start, length = step.get("started_ms"), step.get("duration_ms")
         begin = float(start) if start is not None else clock
         spans.append((begin, None if length is None else float(length)))
         clock = max(clock, begin + (length or 0))
-    return [_row(step, span, clock) for step, span in zip(steps, spans, strict=True)]
+    return [
+        _row(step, min(depth, MAX_DEPTH), span, clock)
+        for (depth, step), span in zip(ordered, spans, strict=True)
+    ]
 
 
-def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float) -> StepRow:
+def _row(
+    step: Mapping[str, Any], depth: int, span: tuple[float, float | None], total: float
+) -> StepRow:
     begin, length = span
     is_tool = step.get("type") == "tool"
     error = str(step.get("error") or "")
@@ -348,13 +392,21 @@ def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float
     ]
     is_timed = length is not None and total > 0
     return StepRow(
+        depth=depth,
         name=str(step.get("name") or step.get("type") or "step"),
-        icon="e-tool" if is_tool else "e-chat",
+        icon=STEP_ICONS.get(str(step.get("type")), "e-chat"),
         gist=one_line(step.get("input")) if is_tool else ", ".join(tokens),
-        tone="bad" if error else "tool" if is_tool else "",
+        tone="bad"
+        if error
+        else "tool"
+        if is_tool
+        else ""
+        if step.get("type") == "model"
+        else "quiet",
         left=f"{begin * 100 / total:.2f}" if is_timed else "",
         width=f"{max((length or 0) * 100 / total, 0.4):.2f}" if is_timed else "",
         duration_ms=length,
+        cost_usd=None if step.get("cost_usd") is None else Decimal(step["cost_usd"]),
         input=as_text(step.get("input")),
         output=as_text(step.get("output")),
         error=error,

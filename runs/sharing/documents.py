@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from runs.compare.documents import ComparisonDoc
-from runs.documents import CASE_NAMES, FIGURES, OUTPUTS, TRACES, Document
+from runs.documents import CASE_NAMES, FIGURES, OUTPUTS, TRACES, Document, Dollars
 from runs.results.documents import RunDetailDoc
 from runs.sharing.whitelist import build_whitelist
 
@@ -56,14 +56,16 @@ class JudgedOutcomeDoc(Document):
 
 
 class StepDoc(Document):
-    """A step of the target."""
+    """A step of the target; `depth` counts the steps that it is part of."""
 
+    depth: Annotated[int, TRACES] = 0
     type: Annotated[str, TRACES]
     name: Annotated[str, TRACES]
     started_ms: Annotated[float | None, TRACES] = None
     duration_ms: Annotated[float | None, TRACES] = None
     input_tokens: Annotated[int | None, TRACES] = None
     output_tokens: Annotated[int | None, TRACES] = None
+    cost_usd: Annotated[Dollars | None, TRACES] = None
     input: Annotated[TextDoc | None, TRACES] = None
     output: Annotated[TextDoc | None, TRACES] = None
     error: Annotated[TextDoc | None, TRACES] = None

@@ -24,7 +24,7 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS
-from evaluators.templatetags.ui import as_text
+from evaluators.templatetags.ui import MAX_DEPTH, as_text, nested
 from runs.documents import DetailLevel
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
@@ -187,13 +187,16 @@ def steps(trace: Sequence[Mapping[str, Any]] | None, budget: TextBudget) -> dict
     """Return the first steps of a target, with cut texts, and the number of all steps."""
     taken = trace or ()
     return {
-        "steps": [_step(step, budget) for step in budget.first(taken, MAX_STEPS)],
+        "steps": [
+            {"depth": min(depth, MAX_DEPTH), **_step(step, budget)}
+            for depth, step in nested(budget.first(taken, MAX_STEPS))
+        ],
         "step_count": len(taken),
     }
 
 
 def _step(step: Mapping[str, Any], budget: TextBudget) -> dict[str, Any]:
-    plain_values = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
+    plain_values = ("started_ms", "duration_ms", "input_tokens", "output_tokens", "cost_usd")
     texts = {name: step[name] for name in ("input", "output", "error") if step.get(name)}
     return {
         "type": str(step.get("type") or "")[:MAX_NAME_LENGTH],

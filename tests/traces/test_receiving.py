@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +17,8 @@ from runs.models.runs import Run
 from runs.models.traces import Trace, TraceState
 from runs.running.retrying import retry_results, stop_run
 from tests.running.test_pushing import figures, open_run
-from tests.support.factories import again
+from tests.support.factories import again, make_user
+from tests.support.members import make_client
 from tests.traces.sent import Exporter, request, span
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -92,6 +94,11 @@ def test_spans_in_any_order_and_twice_are_one_execution_with_its_tree(exporter: 
         (3, 2, "tool", "find_order", 150, 30, None),
         (4, 1, "model", "juno-1", 300, 400, 100),
     ]
+    page = make_client(make_user(role="viewer")).get(
+        f"/suites/{named(run).replace(':', '/runs/')}/C-0/1/"
+    )
+    drawn = re.findall(r'<li\s*(?:data-depth="(\d)")?', page.text.partition('<ol class="trace"')[2])
+    assert drawn[:5] == ["", "1", "2", "2", "1"]
     tool = (result.output.trace or [])[3]
     assert (tool["input"], tool["output"], tool["error"]) == (
         {"id": "A-7"},
