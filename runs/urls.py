@@ -170,6 +170,7 @@ urlpatterns = [
     path("runs/new/", running.run_start_any, name="run-start-any"),
     path("compare/", compare.compare, name="compare"),
     path("compare/breakdown/", compare.compare_breakdown, name="compare-breakdown"),
+    path("compare/display/", compare.compare_display, name="compare-display"),
     path("compare/many/", compare.compare_many, name="compare-many"),
     path("compare/many/cases.csv", compare.many_table, name="many-table"),
     path("compare/score/", compare.compare_score, name="compare-score"),

@@ -478,6 +478,11 @@ class Comparison:
         """Tell whether verdicts can only differ because of the targets."""
         return not any(difference.spoils for difference in self.differences)
 
+    @property
+    def has_repetitions(self) -> bool:
+        """Tell whether either run executed its cases more than once."""
+        return max(side.run.repetitions for side in (self.baseline, self.candidate)) > 1
+
     @cached_property
     def measured(
         self,

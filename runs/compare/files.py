@@ -81,7 +81,7 @@ def comparison_jsonl(comparison: Comparison, query: ComparisonQuery) -> Iterator
     document = comparison_document(comparison).as_json()
     cases = {case["case"]: case for case in document.pop("cases")}
     matching = listed_changes(comparison, query)
-    filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": query.sort}
+    filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": str(query.sort)}
     listed = {**filters, "cases": len(matching), "of": len(cases)}
     yield _json({**document, "listed": listed})
     measured = measured_pairs(*comparison.measured, [change.case for change in matching])

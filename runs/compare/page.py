@@ -6,13 +6,27 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
 from django import forms
+from django.urls import reverse
 
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import thousands
 from runs import lists
+from runs.compare.columns import (
+    BY_CASE,
+    BY_COST,
+    BY_DIFFERENCE,
+    BY_HARM,
+    BY_LATENCY,
+    COLUMNS,
+    DRAWN,
+    GROWING,
+    SORTS,
+    USUAL,
+    Sides,
+    column_sides,
+)
 from runs.compare.comparison import (
     INCONCLUSIVE,
     NO_REGRESSION,
@@ -49,12 +63,28 @@ from runs.compare.rules import (
     repetition_standing,
 )
 from runs.engine.plan import read_policy
+from runs.filters.fields import Source
 from runs.filters.language import MAX_LENGTH, FilterError
-from runs.filters.queries import Hit, hits_by_key, lists_without, matching_keys
-from runs.lists import Chip, Control, HeadCell, NumberedPage, numbered_page
+from runs.filters.queries import (
+    DENSITIES,
+    FAMILIES,
+    Hit,
+    hits_by_key,
+    lists_without,
+    matching_keys,
+)
+from runs.lists import Chip, Control, NumberedPage, Sort, head_cell, numbered_page
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
 from runs.requests import PairQuery
+from runs.results.case_rows import Column, find_column, unknown_columns
+from runs.results.display import (
+    DISPLAYED,
+    HEADINGS,
+    TableDisplay,
+    own_columns,
+    table_display,
+)
 from runs.results.result_page import Neighbour, ResultsList
 from runs.results.result_state import Override
 
@@ -77,22 +107,22 @@ SHOWS = (
     FLIPPED,
     EVERY,
 )
-BY_CASE, BY_SCORE, BY_COST, BY_LATENCY = "case", "score", "cost", "latency"
-SORTS = (BY_CASE, BY_SCORE, BY_COST, BY_LATENCY)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonQuery(PairQuery):
     """Which two runs to compare, and which of their cases to list.
 
-    `sort` is case, score, cost or latency, "" for harm. `cell` names a cell of the matrix, as in
-    `pass-fail`. `view` is the number of a saved view, which says where filter and order came from.
+    `cell` names a cell of the matrix, as in `pass-fail`. `view` is the number of a saved view, which says where
+    the rest came from.
     """
 
     show: str = lists.option(SHOWS, CHANGED)
     cell: str = lists.text(max_length=40)
     text: str = lists.search(max_length=MAX_LENGTH + 1)
-    sort: str = lists.option(SORTS, "")
+    sort: Sort = lists.sort(SORTS, BY_HARM, is_descending=True, families=FAMILIES)
+    columns: tuple[str, ...] = lists.names()
+    density: str = lists.option(DENSITIES, DENSITIES[0])
     view: str = lists.setting()
     page: int = lists.page_number()
 
@@ -204,7 +234,7 @@ STATES = {"not_run": "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One case: its change, both sides, and the changes of latency and cost as shares."""
+    """One case: its change, both sides, the changes of latency and cost as shares, and what its columns show."""
 
     change: CaseChange
     title: str
@@ -219,36 +249,45 @@ class ChangeRow:
     error: str
     bar: IntervalBar | None
     hit: Hit | None = None
+    cells: Sequence[tuple[Column, Sides | None]] = ()
 
     @property
     def is_bare(self) -> bool:
         """Tell whether only one run has the case."""
         return self.change.baseline is None or self.change.candidate is None
 
-    @property
-    def only(self) -> CaseSide | None:
-        """Return the side of a case that only one run has."""
-        return self.change.candidate or self.change.baseline
-
 
 @dataclass(frozen=True, slots=True)
 class ChangeTable:
-    """A page of the cases with the filters; `axis` is the end of the bars, a share of the scale."""
+    """A page of the cases with the filters; `axis` is the end of the bars, a share of the scale.
+
+    `unknown` are columns and an order that the address names and the runs do not have.
+    """
 
     query: ComparisonQuery
     rows: Sequence[ChangeRow]
+    columns: Sequence[Column]
+    unknown: Sequence[str]
     chips: Sequence[Chip]
     pages: NumberedPage[CaseChange]
     axis: float
-    has_repetitions: bool
     hidden: tuple[tuple[str, str], ...]
     controls: tuple[Control, ...]
     problem: FilterError | None = None
     without: Sequence[Chip] = ()
 
+    @property
+    def kept(self) -> Sequence[tuple[str, str]]:
+        """Return the fields that go with the choices for the table."""
+        return self.query.hidden(*DISPLAYED)
+
 
 def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
-    """Return the page of cases that a query names; one database query without a filter."""
+    """Return the page of cases that a query names; one database query with the usual columns and no filter."""
+    runs = comparison.baseline.run, comparison.candidate.run
+    unknown = unknown_columns((*query.columns, query.sort.name), *runs, columns=COLUMNS)
+    if query.sort.name in unknown:
+        query = query.changed(sort=ComparisonQuery().sort, page=query.page)
     problem, changes = None, None
     try:
         changes = listed_changes(comparison, query)
@@ -258,25 +297,25 @@ def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
     # Every page has the same axis, so bars can be compared across pages.
     axis = axis_end((change.score_change or 0.0 for change in comparison.cases), AXIS_OF_POINTS)
     errors = _errors(comparison, pages.rows)
-    runs = [comparison.baseline.run, comparison.candidate.run]
     keys = [change.case for change in pages.rows]
     hits = hits_by_key(query.text, runs, keys) if query.text and keys else {}
+    columns = table_columns(comparison, query, unknown)
+    sides = column_sides(runs, pages.rows, [one for one in columns if one.name not in DRAWN])
     return ChangeTable(
         query=query,
         rows=[
             replace(
                 _change_row(comparison, change, errors.get(change.case, ""), axis),
                 hit=hits.get(change.case),
+                cells=[(one, sides.get(one.name, {}).get(change.case)) for one in columns],
             )
             for change in pages.rows
         ],
+        columns=columns,
+        unknown=unknown,
         chips=chips(comparison, query),
         pages=pages,
         axis=axis,
-        has_repetitions=max(
-            side.run.repetitions for side in (comparison.baseline, comparison.candidate)
-        )
-        > 1,
         hidden=query.hidden("q"),
         controls=(query.search_box("text", "Filter cases", id="changes-text"),),
         problem=problem,
@@ -292,6 +331,37 @@ def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
     )
 
 
+def table_columns(
+    comparison: Comparison, query: ComparisonQuery, unknown: Sequence[str]
+) -> Sequence[Column]:
+    """Return the columns that are chosen, otherwise the usual ones; always the case and the order."""
+    names = [name for name in query.columns or USUAL if name not in unknown]
+    if BY_CASE not in names:
+        names.insert(0, BY_CASE)
+    if query.sort.name not in (*names, BY_HARM):
+        names.insert(names.index(BY_CASE) + 1, query.sort.name)
+    labels = {"outcomes": "Met every time"} if comparison.has_repetitions else {}
+    return [
+        _with_head(query, replace(column, label=labels.get(name, column.label)))
+        for name in names
+        if (column := find_column(name, COLUMNS))
+    ]
+
+
+def _with_head(query: ComparisonQuery, column: Column) -> Column:
+    if column.name not in SORTS and not column.name.startswith(FAMILIES):
+        return column
+    head = head_cell(
+        query,
+        column.name,
+        column.label,
+        is_number=column.is_number and column.name != BY_DIFFERENCE,
+        best_first=column.name == BY_HARM or column.shape in GROWING,
+        title=column.title,
+    )
+    return replace(column, head=head)
+
+
 def _shown_words(query: ComparisonQuery) -> str:
     """Return what a comparison lists, apart from a filter: "regressed", or "pass before, fail now"."""
     before, _, after = query.cell.partition("-")
@@ -300,7 +370,7 @@ def _shown_words(query: ComparisonQuery) -> str:
 
 def listed_changes(comparison: Comparison, query: ComparisonQuery) -> Sequence[CaseChange]:
     """Return the cases that match a query, on all pages, in its order; raises FilterError."""
-    return _in_order(_matching(comparison, query), query.sort)
+    return _in_order(comparison, _matching(comparison, query), query.sort)
 
 
 def _matching(comparison: Comparison, query: ComparisonQuery) -> Sequence[CaseChange]:
@@ -380,25 +450,22 @@ def _most_changed(comparison: Comparison, keys: Sequence[str]) -> Mapping[str, i
     }
 
 
-def _in_order(cases: Sequence[CaseChange], sort: str) -> Sequence[CaseChange]:
-    """Return the cases in an order; those without the figure come last, equal ones by harm."""
-    figures: Mapping[str, Callable[[CaseChange], Any]] = {
-        BY_SCORE: lambda change: change.score_change,
-        BY_COST: lambda change: _negative(_cost_growth(change.baseline, change.candidate)),
-        BY_LATENCY: lambda change: _negative(_latency_growth(change.baseline, change.candidate)),
-    }
-    if sort == BY_CASE:
-        return sorted(cases, key=lambda change: change.case)
+def _in_order(
+    comparison: Comparison, cases: Sequence[CaseChange], sort: Sort
+) -> Sequence[CaseChange]:
+    """Return the cases in an order: by what changed, those without it last, and equal ones by harm."""
+    if sort.name == BY_CASE:
+        return sorted(cases, key=lambda change: change.case, reverse=sort.is_descending)
     harmful = by_harm(cases)
-    if sort not in figures:
-        return harmful
-    figure = figures[sort]
-    known = sorted((change for change in harmful if figure(change) is not None), key=figure)
-    return [*known, *(change for change in harmful if figure(change) is None)]
-
-
-def _negative(figure: Any) -> Any:
-    return None if figure is None else -figure
+    column = find_column(sort.name, COLUMNS)
+    if sort.name == BY_HARM or column is None:
+        return harmful if sort.is_descending else harmful[::-1]
+    runs = comparison.baseline.run, comparison.candidate.run
+    sides = column_sides(runs, cases, [column])[column.name]
+    figures = {case: side.change for case, side in sides.items() if side.change is not None}
+    known = [change for change in harmful if change.case in figures]
+    known.sort(key=lambda change: figures[change.case], reverse=sort.is_descending)
+    return [*known, *(change for change in harmful if change.case not in figures)]
 
 
 def _errors(comparison: Comparison, shown: Sequence[CaseChange]) -> Mapping[str, str]:
@@ -461,13 +528,12 @@ def _met(before: CaseSide | None, after: CaseSide | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The matrix, the table, and by name the heads of the columns that sort."""
+    """The matrix and the table of cases."""
 
     comparison: Comparison
     query: ComparisonQuery
     matrix: Sequence[TransitionRow]
     table: ChangeTable
-    heads: dict[str, HeadCell]
 
     @property
     def flips(self) -> int:
@@ -486,27 +552,8 @@ class Changes:
 
 
 def build_changes(comparison: Comparison, query: ComparisonQuery) -> Changes:
-    """Return the matrix and the table of a query; one database query."""
-    labels = {
-        "": ("Change", "descending"),
-        BY_CASE: ("Case", "ascending"),
-        BY_SCORE: ("Difference", "ascending"),
-        BY_COST: ("Cost", "descending"),
-        BY_LATENCY: ("Latency", "descending"),
-    }
-    heads = {
-        name or "harm": HeadCell(
-            name or "harm",
-            label,
-            query.address(sort=name),
-            direction if query.sort == name else "",
-            is_number=name in (BY_COST, BY_LATENCY),
-        )
-        for name, (label, direction) in labels.items()
-    }
-    return Changes(
-        comparison, query, matrix(comparison, query), change_table(comparison, query), heads
-    )
+    """Return the matrix and the table of a query; the queries of the table."""
+    return Changes(comparison, query, matrix(comparison, query), change_table(comparison, query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,7 +614,11 @@ class ComparisonPage:
     @property
     def headline(self) -> Sequence[tuple[Measure, str]]:
         """Return each headline figure with the address of its cases: the flips, else all by what changed most."""
-        orders = {"Mean score": BY_SCORE, "Mean latency": BY_LATENCY, "Total cost": BY_COST}
+        orders = {
+            "Mean score": Sort(BY_DIFFERENCE),
+            "Mean latency": Sort(BY_LATENCY, is_descending=True),
+            "Total cost": Sort(BY_COST, is_descending=True),
+        }
         addresses = (
             self.query.address(show=EVERY, cell="", text="", sort=orders[measure.name])
             if measure.name in orders
@@ -694,6 +745,25 @@ class TolerancesForm(forms.Form):
         return self.usual.with_entered(
             {name: self.cleaned_data.get(name) for name in self.entered if name in UNITS}
         )
+
+
+def comparison_display(
+    query: ComparisonQuery, *runs: Run, up: str = "", down: str = ""
+) -> TableDisplay:
+    """Return the choices for the table of a comparison, after a column was moved up or down."""
+    return table_display(
+        query,
+        USUAL,
+        [(HEADINGS[Source.CASE], list(COLUMNS.values())), *own_columns(*runs)],
+        unknown=unknown_columns((*query.columns, query.sort.name), *runs, columns=COLUMNS),
+        sorts=SORTS,
+        columns=COLUMNS,
+        moves=(up, down),
+        page_url=reverse("runs:compare"),
+        url=reverse("runs:compare"),
+        here=reverse("runs:compare-display"),
+        target="changes",
+    )
 
 
 def tolerances_form(query: ComparisonQuery, candidate: Run) -> TolerancesForm:

@@ -44,6 +44,7 @@ from runs.compare.page import (
     EVERY,
     ComparisonQuery,
     build_changes,
+    comparison_display,
     comparison_page,
     listed_around,
     tolerances_form,
@@ -64,6 +65,7 @@ from runs.requests import (
     may_start,
     may_view,
 )
+from runs.results.display import read_display
 from runs.results.result_state import result_url
 from runs.results.runs import RunRow, run_row, run_word, with_list_columns
 from runs.saved_views.queries import PlaceQuery, names_nothing, view_state
@@ -80,7 +82,7 @@ CHANGES, MANY, CHOICE, BREAKDOWN = "changes", "many", "choice", "breakdown"
 @may_view
 def compare(request: MemberRequest) -> HttpResponse:
     """Compare the two runs that the address names; offer a choice where it does not name two."""
-    query = ComparisonQuery.read(request.GET)
+    query = ComparisonQuery.read(read_display(request.GET))
     if ticked := request.GET.getlist("run"):
         return _compare_ticked(request, ticked)
     if "choose" in request.GET and "compare" not in request.GET:
@@ -128,6 +130,8 @@ def _show_comparison(
         context["changes"] = build_changes(comparison, query)
         # The part has the address of its page: a browser that goes back must not show it as the page.
         headers = {"Cache-Control": "no-store"}
+        if "by" in request.GET:
+            headers["HX-Push-Url"] = query.at(reverse("runs:compare"))
         return HttpResponse(
             render_to_string("compare/_swaps.html", context, request), headers=headers
         )
@@ -150,6 +154,24 @@ def _show_comparison(
     if page.is_rescoring:
         response["Refresh"] = "3"
     return response
+
+
+@require_safe
+@vary_on_headers("HX-Request")
+@may_view
+def compare_display(request: MemberRequest) -> HttpResponse:
+    """Show how the table of a comparison can be displayed, beside it or as a page."""
+    query = ComparisonQuery.read(read_display(request.GET))
+    runs = get_named_run_or_404(query.baseline), get_named_run_or_404(query.candidate)
+    moved = {name: request.GET.get(name, "") for name in ("up", "down")}
+    is_part = bool(request.htmx)
+    context = {
+        "display": comparison_display(query, *runs, **moved),
+        "heading": comparison_heading(*runs),
+        "is_part": is_part,
+    }
+    template = "results/_display.html" if is_part else "compare/display.html"
+    return render(request, template, context)
 
 
 def _show_choice(request: MemberRequest, query: ComparisonQuery, problem: str = "") -> HttpResponse:

@@ -90,7 +90,9 @@ class Column:
         return self.shape in NUMBERS
 
 
-NUMBERS = ("score", "spread", "share", "points", "percent", "duration", "money", "count")
+NUMBERS = (
+    *("score", "difference", "spread", "share", "points", "percent", "duration", "money", "count"),
+)
 COLUMNS: Mapping[str, Column] = {
     column.name: column
     for column in (
@@ -121,10 +123,10 @@ USUAL = (
 OF_REPETITIONS = ("spread", "repetitions")
 
 
-def find_column(name: str) -> Column | None:
-    """Return the column of a name: one of every run, or that of an evaluator, metric, dimension or metadata key."""
-    if name in COLUMNS:
-        return COLUMNS[name]
+def find_column(name: str, columns: Mapping[str, Column] = COLUMNS) -> Column | None:
+    """Return the column of a name: one of some, or that of an evaluator, metric, dimension or metadata key."""
+    if name in columns:
+        return columns[name]
     field = find_field(name)
     return None if field is None or field.source == Source.CASE else own_column(name, field)
 
@@ -574,13 +576,22 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
 
 def unknown_names(run: Run, query: ResultsQuery) -> tuple[str, ...]:
     """Return what an address names and the run does not have: columns, the order, and what cases are grouped by."""
-    asked = tuple(dict.fromkeys((*query.columns, query.sort.name)))
-    unknown = [name for name in asked if name not in SORTS and find_column(name) is None]
-    if own := [name for name in asked if name.startswith(FAMILIES)]:
-        fields = run_vocabulary(run).own_fields
-        unknown += [name for name in own if name not in unknown and find_field(name) not in fields]
+    order = [] if query.sort.name in SORTS else [query.sort.name]
+    unknown = unknown_columns((*query.columns, *order), run)
     if query.group and grouping_field(query.group) is None:
-        unknown.append(query.group)
+        return *unknown, query.group
+    return unknown
+
+
+def unknown_columns(
+    names: Sequence[str], *runs: Run, columns: Mapping[str, Column] = COLUMNS
+) -> tuple[str, ...]:
+    """Return which names are no columns of some runs: neither among `columns` nor their own."""
+    asked = tuple(dict.fromkeys(names))
+    unknown = [name for name in asked if find_column(name, columns) is None]
+    if own := [name for name in asked if name.startswith(FAMILIES)]:
+        fields = run_vocabulary(*runs).own_fields
+        unknown += [name for name in own if name not in unknown and find_field(name) not in fields]
     return tuple(unknown)
 
 

@@ -1,21 +1,25 @@
-"""How the table of a run's results is displayed: what can order it, and its columns, chosen and offered."""
+"""How a table of cases is displayed: what can order it, and its columns, chosen and offered."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Max
+from django.http import QueryDict
 from django.urls import reverse
 
 from runs.filters.fields import METADATA, Source
-from runs.filters.queries import DENSITIES, ResultsQuery, run_vocabulary
+from runs.filters.queries import DENSITIES, FAMILIES, ResultsQuery, run_vocabulary
+from runs.lists import Names
+from runs.models.run_cases import RunCase
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.results.case_rows import (
     COLUMNS,
+    OF_REPETITIONS,
     Column,
     find_column,
     own_column,
@@ -37,78 +41,141 @@ ATTENTION = ("attention", "Needs attention first")
 UNSORTABLE = ("why", "repetitions", "tag", "tool", "error", "review", "attempts")
 
 
+# What the form of the choices sets.
+DISPLAYED = ("sort", "columns", "density", "group")
+Named = Sequence[tuple[str, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class TableDisplay:
     """The choices for a table: `chosen` columns in their order, and the others under headings.
 
-    `sorts` are the names and labels that can order it, `groupings` those it can be grouped by, under headings. `usual` are the names of the columns
-    that are shown unless others are chosen; `hidden` are the filters that stay.
+    `sorts` are the names and labels that can order it, `groupings` those it can be grouped by, under headings.
+    `usual` are the names of the columns that are shown unless others are chosen; `hidden` are the filters that stay.
+    The table is on the page at `page_url` in the element `target`, which `url` returns; `here` is the page of the
+    choices.
     """
 
-    query: ResultsQuery
+    query: Any
     chosen: Sequence[Column]
     others: Sequence[tuple[str, Sequence[Column]]]
-    sorts: Sequence[tuple[str, Sequence[tuple[str, str]]]]
-    groupings: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    sorts: Sequence[tuple[str, Named]]
+    groupings: Sequence[tuple[str, Named]]
     usual: str
     unknown: Sequence[str]
-    hidden: Sequence[tuple[str, str]]
     page_url: str
     url: str
+    here: str
+    target: str
     densities: Sequence[str] = DENSITIES
+
+    @property
+    def hidden(self) -> Named:
+        """Return the fields that go with the form: the filters, and what else the address names."""
+        fields: Named = self.query.hidden(*DISPLAYED)
+        return fields
 
     @property
     def reset_url(self) -> str:
         """Return the address of the table as it is displayed unless something is chosen."""
-        return self.query.only_filters.at(self.page_url)
+        usual = type(self.query)()
+        kept = {name: getattr(usual, name) for name in DISPLAYED if hasattr(usual, name)}
+        return f"{self.query.at(self.page_url, **kept)}#{self.target}"
 
 
-def table_display(run: Run, query: ResultsQuery, *, up: str = "", down: str = "") -> TableDisplay:
+def read_display(parameters: QueryDict) -> dict[str, str]:
+    """Return the parameters of an address, with what the form of the choices sends as an address has it."""
+    given = {name: parameters.get(name, "") for name in parameters}
+    if "by" in given:
+        given["sort"] = ("-" if given.get("order") == "down" else "") + given["by"]
+        columns = Names().write(parameters.getlist("column"))
+        given["columns"] = "" if columns == given.get("usual") else columns
+    return given
+
+
+def run_display(run: Run, query: ResultsQuery, *, up: str = "", down: str = "") -> TableDisplay:
     """Return the choices for the table of a run, after a column was moved up or down."""
-    unknown = unknown_names(run, query)
     has = run.cases.aggregate(metrics=Max("metrics_score"), outcomes=Max("outcome_share"))
-    usual = [name for name in usual_columns(run) if has.get(name, 0) is not None]
-    names = [name for name in query.columns or usual if name not in unknown]
-    if "case" not in names:
-        names.insert(0, "case")
-    _move(names, up, -1)
-    _move(names, down, 1)
-    offered = _offered(run)
-    chosen = [column for name in names if (column := find_column(name))]
+    usual = usual_columns(run)
+    own = own_columns(run)
+    of_result = [
+        column
+        for column in COLUMNS.values()
+        if column.name in usual or column.name not in OF_REPETITIONS
+    ]
     place = (run.suite.slug, run.number)
-    return TableDisplay(
-        query=query,
-        chosen=chosen,
-        others=[
-            (heading, rest)
-            for heading, columns in offered
-            if (rest := [column for column in columns if column.name not in names])
-        ],
-        sorts=[
-            (heading, [*([ATTENTION] if heading == HEADINGS[Source.CASE] else []), *options])
-            for heading, columns in offered
-            if heading != HEADINGS[Source.METADATA]
-            and (
-                options := [
-                    (column.name, column.label)
-                    for column in columns
-                    if column.name not in UNSORTABLE
-                ]
-            )
-        ],
+    return table_display(
+        query,
+        [name for name in usual if has.get(name, 0) is not None],
+        [(HEADINGS[Source.CASE], of_result), *own],
+        unknown=unknown_names(run, query),
+        sorts=[name for name in COLUMNS if name not in UNSORTABLE],
+        moves=(up, down),
+        first=[ATTENTION],
         groupings=[
             (HEADINGS[Source.CASE], tuple(GROUP_LABELS.items())),
             *(
                 (heading, [(column.name, column.label) for column in columns])
-                for heading, columns in offered
+                for heading, columns in own
                 if heading == HEADINGS[Source.METADATA]
             ),
         ],
-        usual=",".join(usual),
-        unknown=unknown,
-        hidden=query.hidden("sort", "columns", "density", "group"),
         page_url=reverse("runs:run", args=place),
         url=reverse("runs:run-results", args=place),
+        here=reverse("runs:run-display", args=place),
+        target="run-results",
+    )
+
+
+def table_display(
+    query: Any,
+    usual: Sequence[str],
+    offered: Sequence[tuple[str, Sequence[Column]]],
+    *,
+    unknown: Sequence[str],
+    sorts: Collection[str],
+    moves: tuple[str, str],
+    columns: Mapping[str, Column] = COLUMNS,
+    first: Named = (),
+    groupings: Sequence[tuple[str, Named]] = (),
+    **places: str,
+) -> TableDisplay:
+    """Return the choices for a table that offers columns under headings, after one was moved up or another down.
+
+    The `columns` of every such table sort where `sorts` names them, those of evaluators, metrics and dimensions
+    always; `first` are orders that no column has the name of.
+    """
+    names = [name for name in query.columns or usual if name not in unknown]
+    if "case" not in names:
+        names.insert(0, "case")
+    up, down = moves
+    _move(names, up, -1)
+    _move(names, down, 1)
+    orders = [
+        (
+            heading,
+            [
+                (column.name, column.label)
+                for column in listed
+                if column.name in sorts or column.name.startswith(FAMILIES)
+            ],
+        )
+        for heading, listed in offered
+    ]
+    orders[0] = (orders[0][0], [*first, *orders[0][1]])
+    return TableDisplay(
+        query=query,
+        chosen=[column for name in names if (column := find_column(name, columns))],
+        others=[
+            (heading, rest)
+            for heading, listed in offered
+            if (rest := [column for column in listed if column.name not in names])
+        ],
+        sorts=[(heading, options) for heading, options in orders if options],
+        groupings=groupings,
+        usual=",".join(usual),
+        unknown=unknown,
+        **places,
     )
 
 
@@ -118,26 +185,21 @@ def _move(names: list[str], name: str, by: int) -> None:
         names[at], names[at + by] = names[at + by], names[at]
 
 
-def _offered(run: Run) -> Sequence[tuple[str, Sequence[Column]]]:
-    """Return the columns that a run can show, under headings."""
+def own_columns(*runs: Run) -> Sequence[tuple[str, Sequence[Column]]]:
+    """Return under headings the columns that only some runs can show: evaluators, their parts, and metadata."""
     found: dict[Source, list[Column]] = {source: [] for source in HEADINGS}
-    usual = usual_columns(run)
-    found[Source.CASE] = [
-        column
-        for column in COLUMNS.values()
-        if column.name in usual or column.name not in ("spread", "repetitions")
-    ]
-    for field in run_vocabulary(run).own_fields:
+    for field in run_vocabulary(*runs).own_fields:
         found[field.source].append(own_column(f"{field.source}.{field.key}", field))
     found[Source.METADATA] = [
-        column for key in metadata_keys(run) if (column := find_column(METADATA + key))
+        column for key in metadata_keys(*runs) if (column := find_column(METADATA + key))
     ]
     return [(HEADINGS[source], columns) for source, columns in found.items() if columns]
 
 
-def metadata_keys(run: Run) -> Sequence[str]:
-    """Return the keys that the metadata of a run's cases have values for, in order, at most 30."""
-    cases = Case.objects.filter(pk__in=run.cases.order_by().values("case_id")).order_by()
+def metadata_keys(*runs: Run) -> Sequence[str]:
+    """Return the keys that the metadata of the runs' cases have values for, in order, at most 30."""
+    of_runs = RunCase.objects.filter(run__in=runs).order_by()
+    cases = Case.objects.filter(pk__in=of_runs.values("case_id")).order_by()
     lists = cases.values_list("metadata", flat=True)
     keys = {key for metadata in lists for key in plain_keys(metadata)}
     return sorted(keys)[:MAX_KEYS]

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -22,7 +22,6 @@ from runs.exports.specs import FileKind
 from runs.exports.views import answer_file
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery
-from runs.lists import Names
 from runs.models.database import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
 from runs.models.reviews import ReviewItem
@@ -40,7 +39,8 @@ from runs.requests import (
 )
 from runs.results import runs as listing
 from runs.results.case_rows import results_table
-from runs.results.display import table_display
+from runs.results.display import read_display
+from runs.results.display import run_display as build_display
 from runs.results.documents import run_file_document
 from runs.results.files import (
     cases_file,
@@ -176,19 +176,9 @@ def run_results(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     return response
 
 
-def _results_query(parameters: QueryDict) -> ResultsQuery:
-    """Return the query of an address, or that of the form that sets how the table is displayed."""
-    given = {name: parameters.get(name, "") for name in parameters}
-    if "by" in given:
-        given["sort"] = ("-" if given.get("order") == "down" else "") + given["by"]
-        columns = Names().write(parameters.getlist("column"))
-        given["columns"] = "" if columns == given.get("usual") else columns
-    return ResultsQuery.read(given)
-
-
 def _with_view(request: MemberRequest, run: Run) -> tuple[ResultsQuery, ViewState]:
     """Return the query of an address, and what it says about saved views."""
-    query = _results_query(request.GET)
+    query = ResultsQuery.read(read_display(request.GET))
     place = PlaceQuery(run=run.number)
     state = view_state(run.suite, place, query.parameters(), request.user)
     return replace(query, view=state.word), state
@@ -200,15 +190,12 @@ def _with_view(request: MemberRequest, run: Run) -> tuple[ResultsQuery, ViewStat
 def run_display(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Show how the table of results can be displayed, beside it or as a page."""
     run = get_run_or_404(slug, number)
-    display = table_display(
-        run,
-        _results_query(request.GET),
-        up=request.GET.get("up", ""),
-        down=request.GET.get("down", ""),
-    )
+    query = ResultsQuery.read(read_display(request.GET))
+    moved = {name: request.GET.get(name, "") for name in ("up", "down")}
+    context = {"run": run, "display": build_display(run, query, **moved)}
     is_part = bool(request.htmx)
-    template = "results/_run_display.html" if is_part else "results/run_display.html"
-    return render(request, template, {"run": run, "display": display, "is_part": is_part})
+    template = "results/_display.html" if is_part else "results/run_display.html"
+    return render(request, template, context | {"is_part": is_part})
 
 
 @require_safe

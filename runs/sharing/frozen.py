@@ -68,8 +68,9 @@ from runs.summary.cases import CaseSummary
 
 
 def changes(comparison: Comparison, query: ComparisonQuery) -> Iterator[ChangeRow]:
-    """Yield every case, the most harmful change first, without the filters of the page."""
-    whole = replace(query, show=EVERY, cell="", text="")
+    """Yield every case, the most harmful change first, without the filters and columns of the page."""
+    usual = ComparisonQuery()
+    whole = replace(query, show=EVERY, cell="", text="", sort=usual.sort, columns=usual.columns)
     for number in count(1):
         table = change_table(comparison, replace(whole, page=number))
         yield from table.rows
@@ -174,7 +175,7 @@ def shared_comparison(
             "flips": page.changes.flips,
             "shared": comparison.shared,
             "out_of_grid": page.changes.out_of_grid,
-            "has_repetitions": page.table.has_repetitions,
+            "has_repetitions": page.comparison.has_repetitions,
             "figures": comparison_document(comparison),
             "case_count": len(comparison.cases),
             "shown_count": len(cases),

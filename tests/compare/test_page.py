@@ -126,8 +126,11 @@ def test_filters_swap_the_cases_and_the_matrix_alone_and_stand_in_the_address(cl
     [
         ("", "Change", ["C-002", "C-005", "C-006", "C-004", "C-001", "C-003"]),
         ("case", "Case", ["C-001", "C-002", "C-003", "C-004", "C-005", "C-006"]),
-        ("score", "Difference", ["C-002", "C-004", "C-001", "C-003", "C-005", "C-006"]),
-        ("cost", "Cost", ["C-004", "C-002", "C-005", "C-006", "C-001", "C-003"]),
+        ("change", "Change", ["C-003", "C-001", "C-004", "C-006", "C-005", "C-002"]),
+        ("-case", "Case", ["C-006", "C-005", "C-004", "C-003", "C-002", "C-001"]),
+        ("difference", "Difference", ["C-002", "C-004", "C-001", "C-003", "C-005", "C-006"]),
+        ("-difference", "Difference", ["C-003", "C-004", "C-001", "C-002", "C-005", "C-006"]),
+        ("-cost", "Cost", ["C-004", "C-002", "C-005", "C-006", "C-001", "C-003"]),
     ],
 )
 def test_rows_stand_in_the_order_of_a_column(client, runs, sort, head, order):

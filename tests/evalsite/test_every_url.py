@@ -232,6 +232,7 @@ PAGES: Mapping[str, Page] = {
     "runs:compare-step": Page("viewer", get=404),
     "runs:compare-case": Page("viewer", get=404),
     "runs:compare-breakdown": Page("viewer", get=404),
+    "runs:compare-display": Page("viewer", get=404),
     "runs:compare-many": Page("viewer"),
     "runs:many-table": Page("viewer", get=404),
     "runs:comparison-table": Page("viewer", get=404),

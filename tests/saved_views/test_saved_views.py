@@ -173,15 +173,15 @@ def test_views_of_a_comparison_keep_its_filter_and_order_for_any_two_runs(
     slug = run.suite.slug
     pair = f"baseline={slug}:1&candidate={slug}:2"
     here = f"{reverse('runs:compare')}?{pair}"
-    page = viewer_client.get(f"{here}{LIMITED}&show=improved&sort=score&q=C-002").text
+    page = viewer_client.get(f"{here}{LIMITED}&show=improved&sort=difference&q=C-002").text
     opened = html.unescape(re.search(r'hx-get="([^"]*on=comparison[^"]*)"', page)[1])
     # Which runs are compared, and by which limits, is no part of the view, but stays in its address here.
     sent = dict(parse_qsl(urlsplit(opened).query))
     assert sent == {"on": "comparison", **dict(parse_qsl(pair + LIMITED))}
-    screen = f"{pair}{LIMITED}&show=improved&sort=score&q=C-002&page=2"
+    screen = f"{pair}{LIMITED}&show=improved&sort=difference&q=C-002&page=2"
     view = save(editor_client, run, "Better", screen, **sent, is_default="on")
     assert view.page == "comparison"
-    assert view.query == "q=C-002&show=improved&sort=score"
+    assert view.query == "q=C-002&show=improved&sort=difference"
     (link, *_) = links(viewer_client.get(opened, headers={"HX-Request": "true"}).text)
     assert link == f"{here}{LIMITED}&view={view.pk}&{view.query}"
     shown = viewer_client.get(link).text
