@@ -232,7 +232,7 @@ class _Reading:
         return self.scalar(node)
 
     def count(self, node: Node) -> None:
-        """Count a node that is read once more, by an alias or a merge; refuse too many."""
+        """Count a node, key or value, that is read once more, by an alias or a merge; refuse too many."""
         if id(node) in self.seen:
             # A long text counts as many short ones, because it takes as much space.
             self.repeated += 1 + (
@@ -255,6 +255,7 @@ class _Reading:
                 for name, value in self.merge(part, path).items():
                     merged.setdefault(name, value)
                 continue
+            self.count(key)
             name = self.key(key)
             if name in own:
                 raise self.refusal(key, f"the key {name!r} is repeated; keep one of them")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -51,6 +52,27 @@ def test_aliases_of_a_file_unfold_to_a_limit() -> None:
     assert content.written["b", 1] == "2.50"
     with pytest.raises(UnreadableYamlError, match="unfolds to too many values"):
         read_yaml(NESTED, FILE_LIMITS)
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        "? &long {long}\n: 1\nlist:\n{aliases}",
+        "first: &long\n  {long}: 1\nlist: [{mappings}]",
+        "first: &long\n  {long}: 1\nlist: [{merges}]",
+    ],
+    ids=["as a key", "within a mapping", "by a merge"],
+)
+def test_a_long_key_that_is_repeated_counts_by_its_length(repeated: str) -> None:
+    text = (
+        repeated.replace("{long}", f'"{"k" * 1_000}"')
+        .replace("{aliases}", "- *long : 1\n" * 400)
+        .replace("{mappings}", ",".join(["*long"] * 400))
+        .replace("{merges}", ",".join(["{<<: *long}"] * 400))
+    )
+
+    with pytest.raises(UnreadableYamlError, match="unfolds to too many values"):
+        read_yaml(text, replace(FILE_LIMITS, repeated=1_000))
 
 
 @pytest.mark.parametrize(
