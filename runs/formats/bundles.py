@@ -181,6 +181,9 @@ ZIP_SUFFIX = ".zip"
 WRITTEN_BY = "Evalsite suite: "
 MAX_ZIP_BYTES = 50 * 1024 * 1024
 MAX_ZIP_FILES = 2_000
+# With those that are skipped. Even to list more of them takes long.
+MAX_ZIP_ENTRIES = 50_000
+ENTRY = b"PK\x01\x02"
 # Every error that unpacking a damaged zip can raise.
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError,
@@ -201,6 +204,17 @@ def comment_for(suite: str) -> bytes:
     return f"{WRITTEN_BY}{suite}".encode()
 
 
+def open_zip(stream: IO[bytes]) -> zipfile.ZipFile:
+    """Return an open zip; raises one of DAMAGE, also for too many entries, before it lists them."""
+    # Each entry begins with these bytes. How many there are is only claimed elsewhere.
+    if (
+        sum(part.count(ENTRY) for part in iter(lambda: stream.read(1024 * 1024), b""))
+        > MAX_ZIP_ENTRIES
+    ):
+        raise ValueError(f"it contains more than {MAX_ZIP_ENTRIES:,} files")
+    return zipfile.ZipFile(stream)
+
+
 def unzip(stream: IO[bytes], name: str, left_out: SkippedFiles) -> Unzipped:
     """Return the contents of a zip by path; hidden files, caches and links are noted as left out.
 
@@ -208,7 +222,7 @@ def unzip(stream: IO[bytes], name: str, left_out: SkippedFiles) -> Unzipped:
     and too many or too large files.
     """
     try:
-        with zipfile.ZipFile(stream) as packed:
+        with open_zip(stream) as packed:
             files = _contents(packed, name, left_out)
             message = packed.comment.decode(errors="replace")
             suite = message.removeprefix(WRITTEN_BY) if message.startswith(WRITTEN_BY) else ""

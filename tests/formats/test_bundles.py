@@ -120,6 +120,9 @@ def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     several = [(f"{n}.zip", zipped({"a": b"x" * 6})) for n in range(3)]
     with pytest.raises(UnreadableFileError, match="more than"):
         read_uploads(several)
+    monkeypatch.setattr(bundles, "MAX_ZIP_ENTRIES", 2)
+    with pytest.raises(UnreadableFileError, match="more than 2 files"):
+        read_uploads([("a.zip", zipped({f"node_modules/{n}": b"" for n in range(3)}))])
     monkeypatch.setattr(bundles, "MAX_ZIP_FILES", 1)
     with pytest.raises(UnreadableFileError, match="2 files"):
         read_uploads([("a", BytesIO()), ("b", BytesIO())])

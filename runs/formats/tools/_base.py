@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
 from typing import Any
-from zipfile import ZipFile
 
 from evaluators.reading.json import MAX_VALUES, read_json
 from evaluators.reading.yaml import Path
-from runs.formats.bundles import DAMAGE
+from runs.formats.bundles import DAMAGE, open_zip
 from runs.formats.lines import (
     UnreadableLineError,
     numbered_lines,
@@ -165,7 +164,7 @@ class NothingToReadError(UnreadableFileError):
 def archive_names(file: ToolFile) -> list[str]:
     """Return the names in a zip, none for a damaged one."""
     try:
-        with ZipFile(BytesIO(file.content)) as packed:
+        with open_zip(BytesIO(file.content)) as packed:
             return packed.namelist()
     except DAMAGE:
         return []

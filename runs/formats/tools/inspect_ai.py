@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import PurePosixPath
 from typing import Any
 
-from runs.formats.bundles import DAMAGE
+from runs.formats.bundles import DAMAGE, open_zip
 from runs.formats.shared_texts import include
 from runs.formats.tools._base import (
     Row,
@@ -34,7 +34,6 @@ HEADER, START = "header.json", "_journal/start.json"
 SAMPLES = "samples/"
 ZSTANDARD = 93
 LOCAL_HEADER = 30
-MAX_MEMBERS = 50_000
 MAX_MEMBER_BYTES, MAX_LOG_BYTES = 50 * 1024 * 1024, 500 * 1024 * 1024
 ATTACHMENT = "attachment://"
 # What Inspect itself makes of the values of its scorers.
@@ -68,9 +67,7 @@ def _members(file: ToolFile, names: Sequence[str]) -> Iterator[Any]:
     """Yield the values of members; raises UnreadableFileError for a damaged or too large log."""
     left = MAX_LOG_BYTES
     try:
-        with zipfile.ZipFile(BytesIO(file.content)) as packed:
-            if len(packed.infolist()) > MAX_MEMBERS:
-                raise ValueError(f"it contains more than {MAX_MEMBERS:,} members")
+        with open_zip(BytesIO(file.content)) as packed:
             for name in names:
                 content = _unpack(
                     file.content, packed, packed.getinfo(name), min(left, MAX_MEMBER_BYTES)
