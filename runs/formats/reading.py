@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from runs.formats.yaml import YamlDocument, describe_value
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, most_similar
 
 MAX_PROBLEMS = 500
+MAX_SLIPS = 100
 
 
 @dataclass(slots=True)
@@ -286,11 +287,12 @@ class Fields:
 
     def keep_rest(self) -> dict[str, Any]:
         """Return the keys that were not taken, with a warning for each unless evaluators read it there."""
+        known = self._alternatives()
         for key in self.rest():
             name = normal_spelling(key)
             if not (self.case and name in READ_BY_EVALUATORS):
                 message = "is not used by Evalsite and is kept with the metadata"
-                self.warn(key, message + did_you_mean(name, self._asked))
+                self.warn(key, message + did_you_mean(name, known))
         return self.rest()
 
     def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,6 +306,12 @@ class Fields:
 
     def refuse_rest(self, known: str) -> None:
         """Refuse the keys that were not taken, listing the known ones."""
+        alternatives = self._alternatives()
         for key in self.rest():
             message = f"is not known here; known are {known}"
-            self.refuse(key, message + did_you_mean(normal_spelling(key), self._asked))
+            self.refuse(key, message + did_you_mean(normal_spelling(key), alternatives))
+
+    def _alternatives(self) -> Collection[str]:
+        """Return the keys that one that was not taken may have been meant to be."""
+        # So many are no slips, and to compare them all would take minutes.
+        return self._asked if len(self._left) <= MAX_SLIPS else ()

@@ -449,6 +449,15 @@ def test_a_key_that_is_kept_may_be_a_misspelt_one() -> None:
     }
 
 
+def test_keys_beside_very_many_others_are_no_slips() -> None:
+    # To compare the half million that a file can hold would take a minute.
+    others = "".join(f"evaluator{n}: 1\n" for n in range(101))
+    content = suite_files.read_suite(f"{others}tests: [{{id: A, input: hi}}]".encode())
+
+    assert len(content.warnings) == 101
+    assert not any("did you mean" in warning.message for warning in content.warnings)
+
+
 def test_a_variable_in_a_text_check_is_noted_with_what_was_likely_meant() -> None:
     text = (
         f"{HEAD}evaluators:\n"
