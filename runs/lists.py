@@ -23,6 +23,8 @@ MAX_INTEGER = 2**63 - 1
 MAX_RUN_NUMBER = 2**31 - 1
 MAX_TEXT_LENGTH = 200
 MAX_PLACE_LENGTH = 1000
+# Several runs by their names, joined by commas.
+MAX_RUN_NAMES_LENGTH = 1500
 PAGE_SIZE = 50
 NUL = "\0"
 # Times outside these years cannot be stored in every time zone.

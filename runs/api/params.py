@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from runs.compare.many import BY_DIFFERENCE, MAX_NAMES_LENGTH, SORTS
+from runs.compare.many import BY_DIFFERENCE, SORTS
 from runs.documents import Document
 from runs.filters.language import MAX_LENGTH
 from runs.lists import (
@@ -23,6 +23,7 @@ from runs.lists import (
     LATEST,
     MAX_INTEGER,
     MAX_PLACE_LENGTH,
+    MAX_RUN_NAMES_LENGTH,
     MAX_TEXT_LENGTH,
     Choice,
     Flag,
@@ -273,7 +274,7 @@ class ManyRunsParams(PageParams):
     """Two to six runs of a suite, and which of their cases."""
 
     runs = serializers.CharField(
-        max_length=MAX_NAMES_LENGTH,
+        max_length=MAX_RUN_NAMES_LENGTH,
         help_text="The runs, two to six of one suite, as suite:number, joined by commas.",
     )
     baseline = serializers.CharField(

@@ -34,7 +34,6 @@ from runs.results.result_state import result_address
 from runs.results.runs import RunRow, run_row, run_word, score_intervals, with_list_columns
 
 MIN_RUNS, MAX_RUNS = 2, 6
-MAX_NAMES_LENGTH = 1500
 BY_CASE, BY_DIFFERENCE = "case", "difference"
 # The columns of the runs are named by their places.
 PLACES = tuple(str(place) for place in range(1, MAX_RUNS + 1))
@@ -46,14 +45,16 @@ PAGE_SIZE = 100
 class ManyQuery(ListQuery):
     """Which runs stand side by side, one of them the baseline, and which cases are listed.
 
-    `runs` are names joined by commas. `sort` is the case, the difference, or the place of a run, from 1.
+    `runs` are names joined by commas. `sort` is the case, the difference, or the place of a run, from 1. `view` is
+    the number of a saved view, which says where the rest came from.
     """
 
-    runs: str = lists.setting(max_length=MAX_NAMES_LENGTH)
+    runs: str = lists.setting(max_length=lists.MAX_RUN_NAMES_LENGTH)
     baseline: str = lists.setting()
     differences: bool = lists.flag()
     text: str = lists.search(max_length=MAX_LENGTH + 1)
     sort: Sort = lists.sort(SORTS, BY_DIFFERENCE, is_descending=True)
+    view: str = lists.setting()
     after: str = lists.after()
 
     @property

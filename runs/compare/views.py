@@ -55,12 +55,14 @@ from runs.filters.queries import FROM_COMPARISON, FROM_LIST, hit_marks
 from runs.lists import MAX_TEXT_LENGTH, Control, read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.models.saved_views import ViewPage
+from runs.models.suites import Suite
 from runs.requests import (
     LIMITS,
     SHARED,
     MemberRequest,
     PairQuery,
     get_named_run_or_404,
+    get_suite_or_404,
     may_change_suites,
     may_start,
     may_view,
@@ -213,9 +215,12 @@ def _redirect(query: ComparisonQuery, **changes: str) -> HttpResponse:
 @vary_on_headers("HX-Request", "HX-Target")
 @may_view
 def compare_many(request: MemberRequest) -> HttpResponse:
-    """Show two to six runs of a suite side by side."""
+    """Show two to six runs of a suite side by side, the newest ones of a suite where none are named."""
     query = ManyQuery.read(request.GET)
-    if names := request.GET.getlist("run"):
+    names = request.GET.getlist("run")
+    if not (names or query.runs) and "suite" in request.GET:
+        names = _newest_names(get_suite_or_404(slug=request.GET["suite"]))
+    if names:
         return HttpResponseRedirect(reverse("runs:compare-many") + query.with_runs(names))
     if not query.runs:
         return _show_choice(request, ComparisonQuery())
@@ -223,7 +228,13 @@ def compare_many(request: MemberRequest) -> HttpResponse:
         page = with_hits(many_runs(query))
     except ManyRunsError as refusal:
         return _show_choice(request, ComparisonQuery(), str(refusal))
-    context = {"page": page, "query": query, "scale": page.columns[0].run.scale}
+    place = PlaceQuery(runs=query.runs, baseline=query.baseline, on=ViewPage.RUNS)
+    view = view_state(page.suite, place, query.parameters(), request.user)
+    if view.default_url and names_nothing(request.GET):
+        return HttpResponseRedirect(view.default_url)
+    query = replace(query, view=view.word)
+    page = replace(page, query=query)
+    context = {"page": page, "query": query, "view": view, "scale": page.columns[0].run.scale}
     if request.htmx.target == MANY:
         part = render_to_string("compare/_many.html", context, request)
         return HttpResponse(part, headers={"Cache-Control": "no-store"})
@@ -240,6 +251,13 @@ def compare_many(request: MemberRequest) -> HttpResponse:
         "controls": (query.search_box("text", "Filter cases", id="many-text"),),
     }
     return render(request, "compare/many.html", context)
+
+
+def _newest_names(suite: Suite) -> list[str]:
+    """Return the names of the newest runs of a suite that have results, the oldest first."""
+    runs = Run.objects.filter(suite=suite, done_count__gt=0).order_by("-number")
+    numbers = runs.values_list("number", flat=True)[:MAX_RUNS]
+    return [f"{suite.slug}:{number}" for number in reversed(numbers)]
 
 
 @require_safe

@@ -2018,6 +2018,7 @@ class Migration(migrations.Migration):
                             ("results", "Results of a run"),
                             ("comparison", "Cases of a comparison"),
                             ("cases", "Cases of the suite"),
+                            ("runs", "Runs side by side"),
                         ],
                         max_length=10,
                     ),

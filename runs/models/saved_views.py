@@ -21,6 +21,7 @@ class ViewPage(models.TextChoices):
     RESULTS = "results", "Results of a run"
     COMPARISON = "comparison", "Cases of a comparison"
     CASES = "cases", "Cases of the suite"
+    RUNS = "runs", "Runs side by side"
 
 
 class SavedViewQuerySet(models.QuerySet["SavedView"]):

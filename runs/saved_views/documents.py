@@ -17,8 +17,8 @@ class SavedViewDoc(Document):
 
     id: int
     """Its id."""
-    page: Literal["results", "comparison", "cases"]
-    """The page that it is of: the results of a run, the cases of a comparison, or the cases of the suite."""
+    page: Literal["results", "comparison", "cases", "runs"]
+    """The page that it is of: the results of a run, the cases of a comparison or of the suite, or runs side by side."""
     name: str
     """Its name."""
     query: str

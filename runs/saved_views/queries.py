@@ -27,20 +27,31 @@ ANCHORS = {
     ViewPage.RESULTS: "#results-title",
     ViewPage.COMPARISON: "#cases-title",
     ViewPage.CASES: "#case-rows",
+    ViewPage.RUNS: "#cases-title",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceQuery(PairQuery):
-    """The page that views are shown on: `on` which kind, with its run or the two that it compares."""
+    """The page that views are shown on: `on` which kind, with its run, the two that it compares, or several."""
 
     on: str = lists.option(ViewPage.values, ViewPage.RESULTS)
     run: int | None = lists.integer(maximum=lists.MAX_RUN_NUMBER)
+    runs: str = lists.setting(max_length=lists.MAX_RUN_NAMES_LENGTH)
 
     def path(self, suite: Suite) -> str:
         """Return the address of the page, up to the parameters of a view; without a run that of the last one."""
         if self.on == ViewPage.CASES:
             return reverse("runs:suite-cases", args=[suite.slug]) + "?"
+        if self.on == ViewPage.RUNS:
+            # Without names the page takes the newest runs.
+            place = (
+                {"runs": self.runs, "baseline": self.baseline}
+                if self.runs
+                else {"suite": suite.slug}
+            )
+            known = {name: value for name, value in place.items() if value}
+            return f"{reverse('runs:compare-many')}?{urlencode(known, safe=':,')}&"
         is_pair = self.on == ViewPage.COMPARISON
         if is_pair and self.baseline and self.candidate:
             return self._comparison(**dict((*self.run_fields, *self.limits)))

@@ -72,7 +72,7 @@ def _screen(query: str) -> dict[str, str]:
 @require_safe
 @may_view
 def saved_view(request: MemberRequest, slug: str, pk: int) -> HttpResponse:
-    """Open a view on the cases of its suite, its last run, or the comparison of that."""
+    """Open a view on the cases of its suite, its last run, the comparison of that, or its newest runs side by side."""
     view = _get_view(request, slug, pk)
     return redirect(view_address(PlaceQuery(on=view.page).path(view.suite), view))
 

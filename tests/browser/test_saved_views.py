@@ -22,6 +22,7 @@ PAGES = {
         "C-002",
     ),
     "cases": ("/suites/support/cases/", "#case-rows tbody tr", "C-002"),
+    "runs": ("/compare/many/?runs=support:1,support:2", "#many tbody tr", "C-002"),
 }
 
 

@@ -310,3 +310,38 @@ def test_views_go_with_their_owner_and_their_suite(
     assert set(SavedView.objects.values_list("name", flat=True)) == {"Private", "Shared"}
     empty = make_suite(cases=0)
     assert "No views yet" in viewer_client.get(views_of(empty)).text
+
+
+def test_views_of_runs_side_by_side_keep_filter_and_order_for_any_runs(
+    viewer_client: Client, editor_client: Client, run: Run
+) -> None:
+    make_scored_run(suite=run.suite, verdicts=["pass", "pass", "fail"])
+    make_scored_run(suite=run.suite, verdicts=["fail", "pass", "fail"])
+    slug = run.suite.slug
+    here = f"{reverse('runs:compare-many')}?runs={slug}:1,{slug}:3&baseline={slug}:3"
+    page = viewer_client.get(f"{here}&q=C-001&sort=-1&differences=1").text
+    opened = html.unescape(re.search(r'hx-get="([^"]*on=runs[^"]*)"', page)[1])
+    place = dict(parse_qsl(urlsplit(opened).query))
+    assert place == {"on": "runs", "runs": f"{slug}:1,{slug}:3", "baseline": f"{slug}:3"}
+    screen = f"{urlsplit(here).query}&q=C-001&sort=-1&differences=1&after=x"
+    view = save(editor_client, run, "First", screen, **place, is_default="on")
+    assert view.query == "differences=1&q=C-001&sort=-1"
+    shown = viewer_client.get(here, follow=True)
+    assert shown.redirect_chain == [(f"{here}&view={view.pk}&{view.query}", 302)]
+    assert f"View <strong><bdi>{view.name}" in shown.text
+    assert "modified" not in shown.text
+    assert "C-001" in shown.text
+    assert "C-002" not in shown.text
+    assert "modified" in viewer_client.get(f"{here}&view={view.pk}&q=C-002").text
+    assert "C-002" in viewer_client.get(f"{here}&view=all").text
+    # From anywhere else it opens on the newest runs of the suite.
+    address = reverse("runs:saved-view", args=(slug, view.pk))
+    found = viewer_client.get(address, follow=True)
+    assert dict(parse_qsl(found.request["QUERY_STRING"])) == {
+        "runs": f"{slug}:1,{slug}:2,{slug}:3",
+        "view": str(view.pk),
+        **dict(parse_qsl(view.query)),
+    }
+    assert f"View <strong><bdi>{view.name}" in found.text
+    listed = viewer_client.get(f"/api/suites/{slug}/views?page=runs").json()["results"]
+    assert [row["url"] for row in listed] == [address]
