@@ -10,6 +10,17 @@ import os
 OBJECTS_UNTIL_COLLECTION = 50_000
 
 
+def version() -> str:
+    """Return the installed version, which stands in pyproject.toml alone."""
+    # Imported here, as it takes longer than the list of the commands.
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("evalsite")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
 def load() -> None:
     """Load settings, apps and models once, and keep them out of garbage collection.
 

@@ -11,15 +11,16 @@ from collections.abc import Collection, Iterable, Mapping, MutableMapping, Seque
 from functools import cache
 from pathlib import Path
 
-from evalsite import load
-from evalsite.data_folder import ROOT, adopt_served_settings
+from evalsite import load, version
+from evalsite.data_folder import FILES, ROOT, adopt_served_settings, demo_data_folder
 
 FOLDERS = ("evalsite", "evalsite/access", "evaluators", "runs")
 # In the order in which a newcomer needs them; all others follow.
 FIRST = (
-    *("up", "createadmin", "login_link", "import", "evaluate", "resume", "results", "compare"),
+    *("demo", "up", "createadmin", "login_link"),
+    *("import", "evaluate", "resume", "results", "compare"),
     *("list", "show", "validate", "target", "baseline"),
-    *("export", "import_results", "add_model", "demo"),
+    *("export", "import_results", "add_model"),
 )
 # These work against a site elsewhere, too. The others below run or prepare a site, or need none; all the rest
 # are about the data of a site, and only on its own machine.
@@ -59,10 +60,11 @@ WIDTH = 78
 LIKENESS = 0.7
 BEGIN, END = (
     "usage: evalsite COMMAND …   (evalsite COMMAND --help describes one in full)\n",
-    """
+    f"""
 import, evaluate, compare and export also work against a site elsewhere: evalsite evaluate
---server URL --help. Environment variables are documented in .env.example. Commands of Django,
-such as dbshell and shell: evalsite help --commands
+--server URL --help. Commands of Django, such as dbshell and shell: evalsite help --commands.
+evalsite --version tells which one this is. Environment variables are documented in
+{FILES / "examples" / ".env.example"}
 """,
 )
 
@@ -113,7 +115,8 @@ def _sentence(path: Path) -> str:
 
 WORKER_OPTIONS = ("--pool", "threads", "--without-gossip", "--without-mingle")
 HELP = ("-h", "--help", "help")
-BUILT_IN = ("help", "version")
+VERSION = ("--version", "-V", "version")
+BUILT_IN = "help"
 MISUSED = 2
 # The convention of shells: 128 plus the number of the signal.
 INTERRUPTED = 130
@@ -138,6 +141,9 @@ def _run(argv: Sequence[str]) -> None:
     program, *words = argv
     if not words or (words[0] in HELP and len(words) == 1):
         sys.stdout.write(overview())
+        return
+    if words[0] in VERSION:
+        sys.stdout.write(f"evalsite {version()}\n")
         return
     words[0] = command_name(words[0])
     if server := _server(words, os.environ):
@@ -184,11 +190,13 @@ def _run_command(argv: list[str]) -> None:
     from django.core.management import execute_from_command_line
 
     word = argv[1]
-    if word == "up":
+    if word == "demo":
+        set_demo_variables(os.environ)
+    if word in ("demo", "up"):
         set_local_address(os.environ)
     else:
         adopt_served_settings(os.environ)
-    if not (word in own_commands() or word in BUILT_IN or word.startswith("-")):
+    if not (word in own_commands() or word == BUILT_IN or word.startswith("-")):
         known = _django_commands()
         if word not in known:
             sys.stderr.write(f"{unknown_command_message(word, known)}\n")
@@ -205,6 +213,21 @@ def set_local_address(environment: MutableMapping[str, str]) -> None:
     if not environment.get("EVALSITE_URL", "").strip():
         port = environment.get("PORT", "").strip() or "8000"
         environment["EVALSITE_URL"] = f"http://127.0.0.1:{port}"
+
+
+def set_demo_variables(environment: MutableMapping[str, str]) -> None:
+    """Set what makes a site the demo, where it is unset: a data folder of its own, and the programs of the examples.
+
+    One of the examples is an agent that runs, judged by scripts that run, all of them ours.
+    """
+    for name, value in {
+        "EVALSITE_DATA_DIR": str(demo_data_folder(environment)),
+        "EVALSITE_DEMO": "1",
+        "EVALSITE_SCRIPTS": "1",
+        "EVALSITE_AGENTS_DIR": str(FILES / "examples"),
+    }.items():
+        if not environment.get(name, "").strip():
+            environment[name] = value
 
 
 def _django_commands() -> Collection[str]:

@@ -1,4 +1,4 @@
-"""The files in a site's data folder besides the database: generated keys, and the settings the site is served with."""
+"""Where a site's files are, and those besides the database: generated keys, and the settings the site is served with."""
 
 from __future__ import annotations
 
@@ -7,12 +7,37 @@ import fcntl
 import json
 import os
 import secrets
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE.parent
+# Templates, static files and examples: a wheel has them in this package, a clone at its root.
+BUNDLED = PACKAGE / "bundled"
+IS_INSTALLED = BUNDLED.is_dir()
+FILES = BUNDLED if IS_INSTALLED else ROOT
+
+
+def default_data_folder(environment: Mapping[str, str]) -> Path:
+    """Return the data folder of a site without EVALSITE_DATA_DIR.
+
+    A clone has its own. An installed Evalsite uses the platform's folder for data of programs: the same from
+    every folder it is called in, and none in which keys could be committed by accident.
+    """
+    if not IS_INSTALLED:
+        return ROOT / "data"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "evalsite"
+    named = Path(environment.get("XDG_DATA_HOME", ""))
+    return (named if named.is_absolute() else Path.home() / ".local" / "share") / "evalsite"
+
+
+def demo_data_folder(environment: Mapping[str, str]) -> Path:
+    """Return the data folder of the demo without EVALSITE_DATA_DIR."""
+    return default_data_folder(environment) / "demo"
 
 
 def new_secret_key() -> str:
@@ -96,7 +121,9 @@ def read_served_settings(folder: Path) -> dict[str, str]:
 def adopt_served_settings(environment: MutableMapping[str, str]) -> None:
     """Fill unset variables from the site that is served from the data folder."""
     folder = environment.get("EVALSITE_DATA_DIR", "").strip()
-    values = read_served_settings(Path(folder).expanduser() if folder else ROOT / "data")
+    values = read_served_settings(
+        Path(folder).expanduser() if folder else default_data_folder(environment)
+    )
     if not any(_is_set(environment, name) for name in ADDRESS):
         environment.update({name: values[name] for name in ADDRESS if name in values})
     for name in SETTINGS:

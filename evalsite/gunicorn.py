@@ -19,6 +19,8 @@ from django.conf import settings
 
 from evalsite.serving import Connection
 
+# The name of this module, also where it is started as a program.
+CONFIG = "evalsite.gunicorn"
 # The variable that holds the text `evalsite up` prints once the site is served.
 ANNOUNCEMENT = "EVALSITE_ANNOUNCEMENT"
 # Seconds for answers that are being sent when the process is asked to stop.
@@ -100,3 +102,12 @@ def worker_exit(server: Any, worker: Any) -> None:
         from evalsite.embedded import WORKER
 
         WORKER.stop()
+
+
+if __name__ == "__main__":
+    from gunicorn.app.wsgiapp import run
+
+    # gunicorn looks for packages first in the folder it is started in, unless that is on the path already. One called
+    # "runs" may be there, and must not hide ours.
+    sys.path.append(str(Path.cwd()))
+    run()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import threading
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import close_old_connections, connection
 
+from evalsite import version
 from evaluators.sandbox.box import remove_dead_boxes
 from evaluators.sandbox.probe import MAX_WORD_LENGTH, find_sandbox
 from runs.execution.database import note_error
@@ -117,14 +117,6 @@ def clear_boxes() -> None:
         remove_dead_boxes()
     except OSError:
         logger.exception("Processes or files of dead workers could not be removed")
-
-
-def version() -> str:
-    """Return the installed version of Evalsite."""
-    try:
-        return importlib.metadata.version("evalsite")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 HEARTBEAT = Heartbeat()

@@ -12,16 +12,25 @@ from urllib.parse import urlsplit
 
 from csp.constants import NONE, SELF
 
-from evalsite.data_folder import new_encryption_key, new_secret_key, read_or_make_key
+from evalsite.data_folder import (
+    FILES,
+    IS_INSTALLED,
+    default_data_folder,
+    demo_data_folder,
+    new_encryption_key,
+    new_secret_key,
+    read_or_make_key,
+)
 from evalsite.env import Environment, database_settings
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = FILES
 ENV = Environment()
 
 # -- Where it runs ---------------------------------------------------------------------------
 DEBUG = ENV.flag("EVALSITE_DEBUG")
 DEMO = ENV.flag("EVALSITE_DEMO")
-DATA_DIR = ENV.path("EVALSITE_DATA_DIR", BASE_DIR / "data")
+DATA_DIR = ENV.path("EVALSITE_DATA_DIR", default_data_folder(ENV.values))
+DEMO_DATA_DIR = demo_data_folder(ENV.values)
 # Workers write large downloads there and the web process sends them, so both need the same folder.
 EXPORTS_DIR = ENV.path("EVALSITE_EXPORTS_DIR", DATA_DIR / "exports")
 PORT = ENV.number("PORT", 8000, least=1, most=65535)
@@ -228,7 +237,7 @@ AUTH_PASSWORD_VALIDATORS = [
     # What somebody who attacks this site would try besides.
     {
         "NAME": "django.contrib.auth.password_validation.CommonPasswordValidator",
-        "OPTIONS": {"password_list_path": BASE_DIR / "evalsite" / "access" / "site_words.txt"},
+        "OPTIONS": {"password_list_path": Path(__file__).with_name("access") / "site_words.txt"},
     }
 ]
 AUTHENTICATION_BACKENDS = [
@@ -313,8 +322,8 @@ DATA_UPLOAD_MAX_NUMBER_FILES = 2_010
 
 # -- Files, time, language -------------------------------------------------------------------
 STATIC_URL = "/static/"
-# Everything in it is served, so notes about it are kept beside it.
-STATIC_ROOT = BASE_DIR / "staticfiles" / "served"
+# Everything in it is served, so notes about it are kept beside it. Installed packages may be read-only.
+STATIC_ROOT = (DATA_DIR if IS_INSTALLED else BASE_DIR) / "staticfiles" / "served"
 STATIC_MANIFEST = STATIC_ROOT.parent / "manifest.json"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [
@@ -333,7 +342,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
         "BACKEND": "evalsite.static_files.SiteStorage"
-        if IS_COLLECTED or {"collectstatic", "prepare", "up"} & set(sys.argv)
+        if IS_COLLECTED or {"collectstatic", "prepare", "up", "demo"} & set(sys.argv)
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }

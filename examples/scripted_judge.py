@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -157,8 +158,13 @@ class ScriptedJudge:
         return app
 
 
-async def serve(judge: ScriptedJudge, port: int, ready_file: Path | None) -> None:
+async def serve(
+    judge: ScriptedJudge, port: int, ready_file: Path | None, *, until_input_ends: bool
+) -> None:
     """Serve until cancelled; the ready file holds the base URL once connections are accepted."""
+    end = asyncio.Event()
+    if until_input_ends:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), end.set)
     listener = socket.create_server((HOST, port))
     runner = web.AppRunner(judge.app(), access_log=None)
     await runner.setup()
@@ -169,7 +175,7 @@ async def serve(judge: ScriptedJudge, port: int, ready_file: Path | None) -> Non
         log.info("Scripted judge ready at %s with %d replies and %d guides", base_url, *counts)
         if ready_file:
             await asyncio.to_thread(ready_file.write_text, f"{base_url}\n", encoding="utf-8")
-        await asyncio.Event().wait()
+        await end.wait()
     finally:
         await runner.cleanup()
 
@@ -181,13 +187,18 @@ def main() -> None:
     parser.add_argument("--ready-file", type=Path, help="written with the base URL when ready")
     parser.add_argument("--replies", type=Path, default=REPLIES, help="JSONL file of replies")
     parser.add_argument("--delay", type=int, default=MAX_DELAY_MS, help="longest wait in ms")
+    parser.add_argument(
+        "--until-input-ends", action="store_true", help="stop when standard input is closed"
+    )
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         guides = read_guides(sorted(EXAMPLES.glob("*/marking.jsonl")))
         agents = ScriptedAgents(read_attempts(sorted(EXAMPLES.glob("*/attempts-*.jsonl"))))
         judge = ScriptedJudge(read_replies(chosen.replies), guides, agents, chosen.delay)
-        asyncio.run(serve(judge, chosen.port, chosen.ready_file))
+        asyncio.run(
+            serve(judge, chosen.port, chosen.ready_file, until_input_ends=chosen.until_input_ends)
+        )
     except KeyboardInterrupt:
         log.info("Scripted judge stopped")
     except (OSError, ValueError) as error:

@@ -206,7 +206,8 @@ def check_site() -> None:
     if _is_sqlite() and not _has_file():
         raise CommandError(
             f"There is no site here: the database {site_message()} does not exist. Name the folder of "
-            f"another site, EVALSITE_DATA_DIR=data/demo for the demo's, or start a new one: evalsite up.",
+            f"another site, EVALSITE_DATA_DIR={settings.DEMO_DATA_DIR} for the demo's, or start a new one: "
+            "evalsite up.",
             returncode=FAILED,
         )
 

@@ -260,7 +260,7 @@ def compute_totals(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun
 
 
 WORKER_COMMAND = "celery -A evalsite worker"
-SITE_COMMAND = "scripts/up"
+SITE_COMMAND = "evalsite up"
 
 
 @dataclass(frozen=True, slots=True)

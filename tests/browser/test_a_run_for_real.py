@@ -37,7 +37,7 @@ def judge_url() -> Iterator[str]:
 
 
 def test_start_watch_and_read_a_run(page: Page, site: Site, judge_url: str) -> None:
-    site.manage("demo", "--judge-url", judge_url)
+    site.manage("load_examples", "--judge-url", judge_url)
     page.goto(site.login_link())
     page.get_by_role("button", name="Log in as").click()
     page.locator("#suite-rows").get_by_role("link", name=re.compile("Customer support")).click()
@@ -54,7 +54,7 @@ def test_start_watch_and_read_a_run(page: Page, site: Site, judge_url: str) -> N
 
 
 def test_retry_one_evaluator_and_some_rows_for_real(page: Page, site: Site, judge_url: str) -> None:
-    site.manage("demo", "--judge-url", judge_url)
+    site.manage("load_examples", "--judge-url", judge_url)
     page.goto(site.login_link())
     page.get_by_role("button", name="Log in as").click()
     page.get_by_role("link", name="Runs", exact=True).first.click()

@@ -8,7 +8,7 @@ from django.core.management import call_command
 
 from evaluators.models import LanguageModel
 from runs.execution.run_worker import work_on_run
-from runs.management.commands.demo import SUITES
+from runs.management.commands.load_examples import SUITES
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from tests.examples.reading import EXAMPLES
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def demo(url="http://127.0.0.1:9/v1"):
-    call_command("demo", "--judge-url", url)
+    call_command("load_examples", "--judge-url", url)
 
 
 def test_the_examples_are_loaded_and_every_target_run_once(capsys):

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from django.core.management import load_command_class
 
+from evalsite import version
 from evalsite.cli import (
     WORKER,
     command_name,
     main,
     overview,
     own_commands,
+    set_demo_variables,
     set_local_address,
     unknown_command_message,
 )
@@ -42,7 +44,7 @@ def test_help_lists_our_commands_without_importing_them(capsys, words):
     assert output == overview()
     lines = [line for line in output.splitlines() if line.startswith("  ") and line[2] != " "]
     names = [line.split()[0] for line in lines]
-    assert names[:5] == ["up", "createadmin", "login_link", "import", "evaluate"]
+    assert names[:5] == ["demo", "up", "createadmin", "login_link", "import"]
     assert set(names) == {*COMMANDS, WORKER}
     assert max(map(len, output.splitlines())) <= 100
 
@@ -120,6 +122,26 @@ def test_a_site_without_an_address_gets_a_local_one(before, address):
     assert environment["EVALSITE_URL"] == address
 
 
+def test_the_demo_has_a_folder_of_its_own_unless_one_is_named():
+    environment = {"EVALSITE_DATA_DIR": "/srv/demo", "EVALSITE_SCRIPTS": "0"}
+    set_demo_variables(environment)
+    assert environment == {
+        "EVALSITE_DATA_DIR": "/srv/demo",
+        "EVALSITE_SCRIPTS": "0",
+        "EVALSITE_DEMO": "1",
+        "EVALSITE_AGENTS_DIR": str(ROOT / "examples"),
+    }
+    environment = {}
+    set_demo_variables(environment)
+    assert environment["EVALSITE_DATA_DIR"] == str(ROOT / "data" / "demo")
+
+
+@pytest.mark.parametrize("word", ["--version", "-V", "version"])
+def test_the_version_is_ours(capsys, word):
+    main(["evalsite", word])
+    assert capsys.readouterr().out == f"evalsite {version()}\n"
+
+
 @pytest.mark.slow
 @pytest.mark.processes
 def test_up_prepares_the_site_and_prints_its_address(tmp_path: Path):
@@ -136,7 +158,7 @@ def test_up_prepares_the_site_and_prints_its_address(tmp_path: Path):
     server.start()
     try:
         wait_until(lambda: "Ctrl-C stops it" in server.tail(4000))
-        assert f"Evalsite is at {url}." in server.tail(4000)
+        assert f"Evalsite {version()} is at {url}." in server.tail(4000)
         assert f"\n  {url}/login/" in server.tail(4000)
         # One style sheet under a name that can be kept for good, also where nothing was prepared before.
         with urllib.request.urlopen(f"{url}/login/") as page:
@@ -158,7 +180,7 @@ def test_up_prepares_the_site_and_prints_its_address(tmp_path: Path):
         )
         assert taken.returncode == 3
         assert f"Port {port} is taken or not allowed" in taken.stderr
-        assert f"PORT={port + 1} evalsite up" in taken.stderr
+        assert f"PORT={port + 1}." in taken.stderr
     finally:
         server.end()
     assert not server.is_running

@@ -18,7 +18,7 @@ from runs.execution.run_worker import work_on_run
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
-from runs.management.commands.demo import EXAMPLES, SUITES
+from runs.management.commands.load_examples import EXAMPLES, SUITES
 from runs.models.runs import Run
 from runs.specs.profiles import all_profiles, get_profile
 from tests.examples.scripted_server import ScriptedServer
@@ -56,7 +56,7 @@ def test_there_is_a_suite_for_every_profile() -> None:
 @pytest.fixture
 def _demo(settings: Any, scripted_server: ScriptedServer) -> None:
     settings.SCRIPTS, settings.AGENTS_DIR = True, str(EXAMPLES)
-    call_command("demo", "--judge-url", scripted_server.base_url)
+    call_command("load_examples", "--judge-url", scripted_server.base_url)
     for run in Run.objects.filter(suite__slug__in=PROFILES):
         work_on_run(run.pk)
 

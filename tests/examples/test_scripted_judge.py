@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runs.management.commands.demo import JUDGES
+from runs.management.commands.load_examples import JUDGES
 from tests.examples.reading import Entry, read_lines
 from tests.examples.scripted_server import QUESTION, SCRIPT, Answer, ScriptedServer, started
 

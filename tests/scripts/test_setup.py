@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -143,26 +142,6 @@ def test_a_full_disk_is_reported_before_anything_is_created(machine: Machine) ->
     assert code == 1
     assert "Only 200 MB are free" in said
     assert not (machine.clone / ".venv").exists()
-
-
-@pytest.mark.parametrize("script", ["demo", "up"])
-def test_a_taken_port_is_refused_with_an_alternative(machine: Machine, script: str) -> None:
-    machine.prepare_venv()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        code, said = machine.run(script, PORT=str(port))
-    assert code == 1
-    assert f"Port {port} is taken" in said
-    assert f"PORT={port + 1} scripts/{script}" in said
-
-
-@pytest.mark.parametrize("port", ["http", "80 80", "-1"])
-def test_a_port_is_a_number(machine: Machine, port: str) -> None:
-    code, said = machine.run("demo", PORT=port)
-    assert code == 1
-    assert f'PORT is "{port}", which is not a port.' in said
 
 
 @pytest.mark.parametrize(

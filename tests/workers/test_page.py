@@ -37,7 +37,7 @@ def test_it_asks_for_itself_again_and_is_never_kept(viewer_client: Client) -> No
 def test_a_site_without_a_worker_says_what_to_do(viewer_client: Client) -> None:
     page = read(viewer_client)
     assert "<strong>No worker is running.</strong> Runs started now wait until one starts." in page
-    assert "<code>scripts/up</code>" in page
+    assert "<code>evalsite up</code>" in page
     assert "No worker has registered" in page
     assert "No run is queued or running." in page
     assert "No model was called in the last hour." in page

@@ -55,7 +55,7 @@ class TestState:
         state = workers_page().state
         assert state.sentence == ""
         [notice] = state.notices
-        assert (notice.title, notice.command) == ("No worker is running.", "scripts/up")
+        assert (notice.title, notice.command) == ("No worker is running.", "evalsite up")
         assert "Runs started now wait until one starts." in notice.text
 
     def test_no_worker_with_a_broker_names_the_command_of_a_worker(self, on_redis):

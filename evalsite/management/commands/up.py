@@ -5,26 +5,29 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError, OutputWrapper
 
+from evalsite import version
 from evalsite.data_folder import write_served_settings
-from evalsite.gunicorn import ANNOUNCEMENT
+from evalsite.gunicorn import ANNOUNCEMENT, CONFIG
 from runs.cli.command import FAILED, SiteCommand, full_url
 
 EPILOG = """\
 Environment variables (.env.example describes all of them):
   PORT               where to listen (8000)
-  EVALSITE_DATA_DIR  the folder of the database and the keys (./data)
+  EVALSITE_DATA_DIR  the folder of the database and the keys (in a clone ./data, else the
+                     platform's for data of programs, ~/.local/share/evalsite on Linux)
   EVALSITE_URL       the address that people type (http://127.0.0.1:PORT)
   DATABASE_URL       PostgreSQL instead of SQLite
 
-scripts/up installs what is missing first, and reads a file .env. Put a site that other machines
-reach behind a proxy: see “Running it in production” in the README.
+In a clone, scripts/up installs what is missing first, and reads a file .env. Put a site that other
+machines reach behind a proxy: see “Running it in production” in the README.
 
 exit codes:
   0  stopped by Ctrl-C or SIGTERM
@@ -44,25 +47,31 @@ class Command(SiteCommand):
     action = "The start"
     requires_migrations_checks = False
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        """Take only the amount of output: the environment decides what is served."""
-        parser.add_argument(
-            "--quiet", action="store_true", help="Print nothing once the site is served."
-        )
-
     def handle(self, *args: Any, **options: Any) -> None:
         """Prepare the site, then replace this process by the server."""
-        _check_port(settings.LISTEN, settings.PORT)
-        self.stderr.write("Updating database and static files.")
-        call_command("prepare")
-        if not options["quiet"]:
-            link = call_command("login_link", "--first", stdout=StringIO())
-            os.environ[ANNOUNCEMENT] = _announcement(link)
-        write_served_settings(settings.DATA_DIR, os.environ)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        server = [sys.executable, "-m", "gunicorn", "-c", "python:evalsite.gunicorn"]
-        os.execv(sys.executable, server)  # noqa: S606 - no shell is wanted
+        prepare_to_serve(self.stderr)
+        link = call_command("login_link", "--first", stdout=StringIO())
+        lead = "No member has logged in yet. This link logs you in as admin, once:"
+        serve((lead, "", f"  {link}") if link else ())
+
+
+def prepare_to_serve(stderr: OutputWrapper) -> None:
+    """Check the port and bring database and static files up to date."""
+    _check_port(settings.LISTEN, settings.PORT)
+    stderr.write("Updating database and static files.")
+    call_command("prepare")
+
+
+def serve(announcement: Sequence[str]) -> None:
+    """Replace this process by the server, which prints its address and the announcement once it serves."""
+    lines = ["", f"Evalsite {version()} is at {full_url('')}.", "", *announcement]
+    lines += ["", f"Ctrl-C stops it; its data stays in {settings.DATA_DIR}.", ""]
+    os.environ[ANNOUNCEMENT] = "\n".join(lines)
+    write_served_settings(settings.DATA_DIR, os.environ)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    server = [sys.executable, "-P", "-m", CONFIG, "-c", f"python:{CONFIG}"]
+    os.execv(sys.executable, server)  # noqa: S606 - no shell is wanted
 
 
 def _check_port(listen: str, port: int) -> None:
@@ -74,16 +83,7 @@ def _check_port(listen: str, port: int) -> None:
             probe.bind((listen, port))
         except (OSError, OverflowError) as error:
             raise CommandError(
-                f"Port {port} is taken or not allowed ({error}). Choose another: "
-                f"PORT={port + 1} evalsite up",
+                f"Port {port} is taken or not allowed ({error}). Choose another by the variable PORT, as in "
+                f"PORT={port + 1}.",
                 returncode=FAILED,
             ) from error
-
-
-def _announcement(link: str) -> str:
-    """Return the text to print once the site is served."""
-    lines = ["", f"Evalsite is at {full_url('')}."]
-    if link:
-        lines += ["", "No member has logged in yet. This link logs you in as admin, once:", ""]
-        lines += [f"  {link}", ""]
-    return "\n".join((*lines, f"Ctrl-C stops it; its data stays in {settings.DATA_DIR}.", ""))

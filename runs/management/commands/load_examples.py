@@ -145,14 +145,14 @@ QUICK_MODEL = "gpt-4.1-mini"
 
 
 EPILOG = """\
-scripts/demo starts the scripted judge, runs this command and serves the site.
+`evalsite demo` starts the scripted judge, loads the examples and serves the site.
 
 exit codes:
   0  the examples are loaded, and their runs are started
   3  the examples could not be loaded
 
 example:
-  evalsite demo --judge-url http://127.0.0.1:9000/v1
+  evalsite load_examples --judge-url http://127.0.0.1:9000/v1
 """
 
 
@@ -161,7 +161,7 @@ class Command(SiteCommand):
 
     help = "Load the example suites, one for each profile, their targets and judges, and run them once."
     epilog = EPILOG
-    action = "The demo"
+    action = "Loading the examples"
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the address of the scripted judge."""
