@@ -141,7 +141,7 @@ def test_secrets_data_and_history_stay_out_of_the_image(tmp_path: Path) -> None:
     inside = {path.name for path in image(tmp_path).iterdir()}
     assert inside == {
         *("manage.py", "pyproject.toml", "requirements.lock", "requirements-uv.lock", "README.md"),
-        "sbom.cdx.json",
+        *("sbom.cdx.json", ".env.example"),
         *("evalsite", "runs", "evaluators", "templates", "static", "examples"),
     }
 
