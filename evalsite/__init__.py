@@ -8,6 +8,9 @@ import os
 # With Python's own 700 the collector walks the objects of a comparison of 20,000 cases some hundred
 # times, half of the time of its page. Garbage in cycles is rare here and can wait a little longer.
 OBJECTS_UNTIL_COLLECTION = 50_000
+# Otherwise numpy starts a thread for every core. Between two products of matrices they wait without rest, which
+# takes more time from other requests than they save.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def version() -> str:

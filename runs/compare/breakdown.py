@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from django.db.models import TextField
+from django.db.models.functions import Cast
 
 from evaluators.scoring.numbers import mean
 from evaluators.templatetags.figures import MISSING, delta, pct
@@ -125,9 +129,15 @@ def _facts(comparison: Comparison) -> Mapping[str, tuple[Sequence[str], Mapping[
     cases = Case.objects.filter(
         pk__in=comparison.candidate.run.cases.order_by().values("case_id")
     ).order_by()
-    rows = cases.values_list("key", "tags", "metadata")
+    texts = (Cast(column, TextField()) for column in ("tags", "metadata"))
+    # As text, for thousands of cases have the same tags: each list is read once.
+    read = cache(json.loads)
+    facts = (
+        (key, read(tags), read(metadata))
+        for key, tags, metadata in cases.values_list("key", *texts)
+    )
     return {
-        key: (tags, metadata if isinstance(metadata, dict) else {}) for key, tags, metadata in rows
+        key: (tags, metadata if isinstance(metadata, dict) else {}) for key, tags, metadata in facts
     }
 
 

@@ -27,37 +27,48 @@ Columns = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 
-def bootstrap(columns: Columns, *, level: float, seed: int) -> tuple[Columns, Columns]:
-    """Return low and high ends of the mean of each column; a share of `level` of the resamples lies outside."""
-    filled, present = _resampling_units(columns, seed)
-    means = []
-    for drawn in _draws(len(filled), seed):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means.append((drawn @ filled) / (drawn @ present))
-    low, high = np.nanquantile(np.concatenate(means), (level / 2, 1 - level / 2), axis=0)
-    return low, high
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What is resampled, a row each, with a column for each figure: its sum over the unit, and of how many cases.
 
+    A unit is a single case, or a batch where there are many.
+    """
 
-def sign_flip(columns: Columns, *, seed: int) -> Columns:
-    """Return the two-sided p of the mean of each column under random signs of the cases."""
-    filled, _ = _resampling_units(columns, seed)
-    whole = filled.sum(axis=0)
-    as_far = np.zeros(columns.shape[1])
-    for kept in _signs(len(filled), seed):
-        # The sum with signs is twice the sum of those that kept theirs, minus the whole sum.
-        as_far += (np.abs(2 * (kept @ filled) - whole) >= np.abs(whole) - NO_DISTANCE).sum(axis=0)
-    return (as_far + 1) / (RESAMPLES + 1)
+    sums: Columns
+    counts: Columns
 
+    @classmethod
+    def make(cls, figures: Columns, *, seed: int) -> Units:
+        """Return the units of figures, a row each, with a column for each case; NaN where a case lacks one."""
+        cases = figures.shape[1]
+        if cases > MAX_SINGLE_CASES:
+            figures = figures[:, np.random.default_rng(seed).permutation(cases)]
+        starts = np.linspace(0, cases, min(cases, MAX_SINGLE_CASES), endpoint=False).astype(int)
+        present = ~np.isnan(figures)
+        filled = np.where(present, figures, 0.0)
+        return cls(
+            np.add.reduceat(filled, starts, axis=1).T,
+            np.add.reduceat(present, starts, axis=1, dtype=float).T,
+        )
 
-def _resampling_units(columns: Columns, seed: int) -> tuple[Columns, Columns]:
-    """Return sums and counts of the units to resample: single cases, or batches where there are many."""
-    present = ~np.isnan(columns)
-    filled, counted = np.where(present, columns, 0.0), present.astype(float)
-    if len(columns) <= MAX_SINGLE_CASES:
-        return filled, counted
-    shuffled = np.random.default_rng(seed).permutation(len(columns))
-    starts = np.linspace(0, len(columns), MAX_SINGLE_CASES, endpoint=False).astype(int)
-    return np.add.reduceat(filled[shuffled], starts), np.add.reduceat(counted[shuffled], starts)
+    def bootstrap(self, *, level: float, seed: int) -> tuple[Columns, Columns]:
+        """Return low and high ends of the mean of each figure; a share of `level` of the resamples lies outside."""
+        means = []
+        for drawn in _draws(len(self.sums), seed):
+            with np.errstate(invalid="ignore", divide="ignore"):
+                means.append((drawn @ self.sums) / (drawn @ self.counts))
+        low, high = np.nanquantile(np.concatenate(means), (level / 2, 1 - level / 2), axis=0)
+        return low, high
+
+    def sign_flip(self, *, seed: int) -> Columns:
+        """Return the two-sided p of the mean of each figure under random signs of the units."""
+        whole = self.sums.sum(axis=0)
+        as_far = np.zeros(len(whole))
+        for kept in _signs(len(self.sums), seed):
+            # The sum with signs is twice the sum of those that kept theirs, minus the whole sum.
+            flipped = 2 * (kept @ self.sums) - whole
+            as_far += (np.abs(flipped) >= np.abs(whole) - NO_DISTANCE).sum(axis=0)
+        return (as_far + 1) / (RESAMPLES + 1)
 
 
 def _draws(cases: int, seed: int) -> Iterator[Columns]:
@@ -212,14 +223,15 @@ def paired_figures(
     """
     if not figures or not len(figures[0]):
         return tuple(NOTHING for _ in figures)
-    columns = np.array(figures, dtype=float).T
-    # A figure that no case has gets zeros, for the resampling cannot handle a column of NaN.
-    drawn = np.where(np.isnan(columns).all(axis=0), 0.0, columns)
-    low, high = bootstrap(drawn, level=LEVEL, seed=seed)
-    p = sign_flip(drawn, seed=seed)
+    rows = np.array(figures, dtype=float)
+    # A figure that no case has gets zeros, for the resampling cannot handle nothing but NaN.
+    nothing = np.isnan(rows).all(axis=1, keepdims=True)
+    units = Units.make(np.where(nothing, 0.0, rows), seed=seed)
+    low, high = units.bootstrap(level=LEVEL, seed=seed)
+    p = units.sign_flip(seed=seed)
     return tuple(
-        _figure(columns[:, place], float(low[place]), float(high[place]), float(p[place]))
-        for place in range(len(figures))
+        _figure(row, float(low[place]), float(high[place]), float(p[place]))
+        for place, row in enumerate(rows)
     )
 
 
