@@ -51,7 +51,7 @@ from runs.compare.rules import (
     differences,
 )
 from runs.costs import run_costs
-from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
+from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, read_policy
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.run_cases import VERDICTS, RunCase
 from runs.models.runs import Run, RunStatus
@@ -136,32 +136,101 @@ class CaseNames(NamedTuple):
     title: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ComparisonSide:
-    """One of the two runs: its figures over all its executions, and its cases by key.
+    """One of the two runs: its cases by key, and its figures over all its executions.
 
-    Of the executions, `scored` have a score and `timed` a latency with the 95th percentile `p95_ms`.
-    `reviews` counts the decisions of reviewers in the figures.
+    The figures are computed when they are asked for: a list of cases does without them.
     """
 
     run: Run
-    figures: RunSide
-    scored: int
-    timed: int
-    errors: int
-    reviews: int
-    cost_usd: Decimal | None
-    run_cost_usd: Decimal | None
-    evaluation_cost_usd: Decimal | None
-    p95_ms: float | None
-    cases: Mapping[str, CaseSide]
     records: RunRecords
-    facts: RunFacts
+    cases: Mapping[str, CaseSide]
 
     @property
     def gates(self) -> tuple[RunGate, RunGate]:
         """Return the Score gate and the Pass-rate gate of the run, over all its cases."""
         return run_gates(self.run)
+
+    @property
+    def facts(self) -> RunFacts:
+        """Return what can make verdicts differ, beside the target."""
+        hashes = {key: names.content_hash for key, names in self.records.names.items()}
+        return RunFacts(self.run.snapshot, self.run.repetitions, hashes)
+
+    @cached_property
+    def _columns(self) -> Mapping[str, Sequence[Any]]:
+        """Return the values of all executions by column."""
+        rows = chain.from_iterable(self.records.groups.values())
+        values = zip(*rows, strict=True) if self.cases else [()] * len(COLUMNS)
+        return dict(zip(COLUMNS, values, strict=True))
+
+    @cached_property
+    def _scores(self) -> Sequence[float]:
+        pairs = zip(self._columns["status"], self._columns["score"], strict=True)
+        return [score for status, score in pairs if score is not None and status == SCORED]
+
+    @cached_property
+    def _latencies(self) -> Sequence[float]:
+        return sorted(one for one in self._columns["latency_ms"] if one is not None)
+
+    @cached_property
+    def figures(self) -> RunSide:
+        """Return what the tolerances compare."""
+        return RunSide(
+            passed=sum(case.passed for case in self.cases.values()),
+            total=len(self._columns["id"]),
+            mean_score=mean(self._scores),
+            mean_latency_ms=mean(self._latencies),
+        )
+
+    @property
+    def scored(self) -> int:
+        """Return how many executions have a score."""
+        return len(self._scores)
+
+    @property
+    def timed(self) -> int:
+        """Return how many executions have a latency."""
+        return len(self._latencies)
+
+    @property
+    def p95_ms(self) -> float | None:
+        """Return the 95th percentile of the latencies."""
+        return nearest_rank(self._latencies, 0.95)
+
+    @cached_property
+    def errors(self) -> int:
+        """Return how many executions ended without a verdict."""
+        ended = sum(status in ENDED for status in self._columns["status"])
+        return ended - sum(case.scored for case in self.cases.values())
+
+    @cached_property
+    def reviews(self) -> int:
+        """Return how many decisions of reviewers the figures count."""
+        if not read_policy(self.run.snapshot).count_reviews:
+            return 0
+        pairs = zip(self._columns["status"], self._columns["reviewed_verdict"], strict=True)
+        return sum(bool(reviewed) and status in ENDED for status, reviewed in pairs)
+
+    @cached_property
+    def run_cost_usd(self) -> Decimal | None:
+        """Return the cost of the target; None where nothing is known."""
+        return sum_known(self._columns["run_cost_usd"])
+
+    @cached_property
+    def evaluation_cost_usd(self) -> Decimal | None:
+        """Return the cost of evaluation; 0 where no execution reports one because no judge was paid; two queries then."""
+        cost = sum_known(self._columns["evaluation_cost_usd"])
+        if cost is not None or self.run.is_active:
+            return cost
+        spent = run_costs(self.run).evaluation.usd
+        return None if spent else spent
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """Return both costs together; None when it is zero and a cost is unknown."""
+        return combined_cost(self.run_cost_usd, self.evaluation_cost_usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,60 +272,12 @@ def _records(run: Run, names: Mapping[int, CaseNames]) -> RunRecords:
 def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
     """Return one side from a run's executions; the policy frozen with the run decides its cases' verdicts.
 
-    Where no execution reports a cost, two queries tell whether it is zero or unknown. Raises
-    UnreadableSnapshotError for a run of another version.
+    Raises UnreadableSnapshotError for a run of another version.
     """
     policy = read_plan(run.snapshot).policy
     known: dict[tuple[Facts, ...], CaseDecided] = {}
     cases = {key: _case(group, policy, known) for key, group in records.groups.items()}
-    executions = list(chain.from_iterable(records.groups.values()))
-    columns = dict(zip(COLUMNS, zip(*executions, strict=True), strict=False))
-    statuses = columns.get("status", ())
-    scores = [
-        score
-        for status, score in zip(statuses, columns.get("score", ()), strict=True)
-        if score is not None and status == SCORED
-    ]
-    latencies = sorted(one for one in columns.get("latency_ms", ()) if one is not None)
-    reviews = [
-        review
-        for status, review in zip(statuses, columns.get("reviewed_verdict", ()), strict=True)
-        if status in ENDED
-    ]
-    run_cost = sum_known(columns.get("run_cost_usd", ()))
-    evaluation = _cost_or_zero(sum_known(columns.get("evaluation_cost_usd", ())), run)
-    return ComparisonSide(
-        run=run,
-        figures=RunSide(
-            passed=sum([case.passed for case in cases.values()]),
-            total=len(executions),
-            mean_score=mean(scores),
-            mean_latency_ms=mean(latencies),
-        ),
-        scored=len(scores),
-        timed=len(latencies),
-        errors=len(reviews) - sum([case.scored for case in cases.values()]),
-        reviews=sum(map(bool, reviews)) if policy.count_reviews else 0,
-        cost_usd=combined_cost(run_cost, evaluation),
-        run_cost_usd=run_cost,
-        evaluation_cost_usd=evaluation,
-        p95_ms=nearest_rank(latencies, 0.95),
-        cases=cases,
-        records=records,
-        facts=RunFacts(
-            run.snapshot,
-            run.repetitions,
-            {key: names.content_hash for key, names in records.names.items()},
-        ),
-    )
-
-
-def _cost_or_zero(cost: Decimal | None, run: Run) -> Decimal | None:
-    """Return the cost of evaluation; 0 where no execution reports one because no judge was paid."""
-    if cost is not None or run.is_active:
-        return cost
-    spent = run_costs(run).evaluation.usd
-    return None if spent else spent
+    return ComparisonSide(run, records, cases)
 
 
 def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
@@ -460,18 +481,26 @@ SEED_STEP = 1_000_003
 class Comparison:
     """Two runs compared. Both have `in_both` cases; `shared` of these have a verdict on both sides.
 
-    The evidence is read and resampled on first use, for a filtered list of cases does not need it.
+    What is more than a list of cases is computed on first use; the evidence is read and resampled then.
     """
 
     baseline: ComparisonSide
     candidate: ComparisonSide
     tolerances: Tolerances
-    differences: tuple[Difference, ...]
-    runs: RunComparison
     cases: tuple[CaseChange, ...]
     shared: int
     in_both: int
     is_of_shared_cases: bool = False
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """Return in what the runs differ, apart from their targets."""
+        return differences(self.baseline.facts, self.candidate.facts)
+
+    @cached_property
+    def runs(self) -> RunComparison:
+        """Return how the figures of the runs changed, and which tolerances that exceeds."""
+        return compare_runs(self.baseline.figures, self.candidate.figures, self.tolerances)
 
     @property
     def is_comparable(self) -> bool:
@@ -542,8 +571,6 @@ def build_comparison(
         baseline=before,
         candidate=after,
         tolerances=tolerances,
-        differences=differences(before.facts, after.facts),
-        runs=compare_runs(before.figures, after.figures, tolerances),
         cases=cases,
         shared=len(shared_changes(cases)),
         in_both=len(in_both),
