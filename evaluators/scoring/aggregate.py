@@ -34,6 +34,13 @@ def score_nodes(
     tree: CompiledTree, outcomes: Mapping[str, Outcome], *, judged: CompiledNode | None = None
 ) -> Values:
     """Return the score of every node from the outcomes; `judged` is the node whose judge's overall score counts."""
+    return aggregate_tree(tree, *leaf_scores(tree, outcomes, judged=judged))
+
+
+def leaf_scores(
+    tree: CompiledTree, outcomes: Mapping[str, Outcome], *, judged: CompiledNode | None = None
+) -> tuple[list[float | None], dict[int, tuple[str, ...]]]:
+    """Return the scores of the leaves, as `aggregate_tree` takes them, and the required parts they missed."""
     scores: list[float | None] = [None] * len(tree.nodes)
     parts = {}
     for node in tree.leaves:
@@ -44,7 +51,7 @@ def score_nodes(
         scores[node.index] = 1.0 - score if node.negate else score
         if outcome.failed_required:
             parts[node.index] = outcome.failed_required
-    return aggregate_tree(tree, scores, parts)
+    return scores, parts
 
 
 def aggregate_tree(

@@ -9,12 +9,14 @@ and `Rules.decide_scores` return only the verdict, for many results. While a run
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from evaluators.scoring.aggregate import (
     Values,
     aggregate_node,
     aggregate_tree,
     is_held_back,
+    leaf_scores,
     overall_judge,
     score_nodes,
 )
@@ -24,7 +26,10 @@ from evaluators.scoring.decision import (
     ROOT,
     CaseBasis,
     Decision,
+    Flip,
     NodeResult,
+    TraceStep,
+    VerdictCause,
     VerdictResult,
     case_basis,
     decide_verdict,
@@ -44,7 +49,7 @@ from evaluators.scoring.flip import DecidedCase, smallest_flip
 from evaluators.scoring.numbers import format_limit, format_number, is_at_least, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
-from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored
+from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored, Verdict
 
 OWN_RULE = "failed_by_own_rule"
 
@@ -131,6 +136,25 @@ def _failed_by_own_rule(child: EvaluatorSpec, outcome: Outcome | None) -> bool:
 OutcomeResults = tuple[OutcomeResult, ...] | Unscored | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Explanation:
+    """What follows from the scores alone where every evaluator has one.
+
+    Only the cause of a pass is among it: that of any other verdict says what evaluators found.
+    """
+
+    case: DecidedCase
+    nodes: Mapping[str, NodeResult]
+    flip: Flip | None
+    decided_by: str
+    trace: tuple[TraceStep, ...]
+    cause_of_pass: VerdictCause | None
+
+
+MAX_EXPLANATIONS = 256
+_EXPLANATIONS: dict[tuple[object, ...], _Explanation] = {}
+
+
 class Rules:
     """A tree and a policy, compiled to decide many results."""
 
@@ -175,33 +199,55 @@ class Rules:
         outcome_results: OutcomeResults = None,
     ) -> Decision:
         """Return the verdict with everything that led to it."""
-        judged, values = self._values(outcomes)
         basis = case_basis(self.tree.policy, expected_outcomes, outcome_results)
-        result = decide_verdict(self.tree, values, basis, judged)
-        case = DecidedCase(self.tree, values, basis, judged, result)
         reasons = _reasons(self.tree, outcomes)
-        nodes = self._nodes(outcomes, case)
-        flip = smallest_flip(case)
-        decided = decided_by(self.tree, values, basis, result)
+        explanation = self._explain(outcomes, basis, reasons)
+        case, result = explanation.case, explanation.case.result
         return Decision(
             status="error" if result.is_error else "scored",
             verdict=result.verdict,
             score=None if result.score is None else rounded(result.score),
-            decided_by=decided,
+            decided_by=explanation.decided_by,
             rule=result.rule,
             evaluator=_evaluator(self.tree, result),
-            trace=explain_tree(
-                self.tree, values, basis, result, reasons, nodes=nodes, decided=decided
-            ),
-            flip=flip,
-            nodes=nodes,
-            hits=tuple(_findings(self.tree, outcomes, values, passed=True)),
-            misses=tuple(_findings(self.tree, outcomes, values, passed=False)),
+            trace=explanation.trace,
+            flip=explanation.flip,
+            nodes=explanation.nodes,
+            hits=tuple(_findings(self.tree, outcomes, case.values, passed=True)),
+            misses=tuple(_findings(self.tree, outcomes, case.values, passed=False)),
             warnings=tuple(_warnings(case, outcomes, reasons, outcome_results)),
             error=error_text(self.tree, basis, result, reasons) if result.is_error else None,
             outcomes=basis.outcomes,
-            cause=find_cause(case, outcomes, flip),
+            cause=explanation.cause_of_pass or find_cause(case, outcomes, explanation.flip),
         )
+
+    def _explain(
+        self, outcomes: Mapping[str, Outcome], basis: CaseBasis, reasons: Mapping[str, str]
+    ) -> _Explanation:
+        """Return what follows from the scores, computed once for equal ones: a run has few different results."""
+        judged = self._judged(outcomes)
+        scores, parts = leaf_scores(self.tree, outcomes, judged=judged)
+        # As text, because 1 equals 1.0 but is stored in other letters.
+        key = (self, repr(scores), tuple(parts.items()), basis, judged and judged.index)
+        if not reasons and (known := _EXPLANATIONS.get(key)):
+            return known
+        values = aggregate_tree(self.tree, scores, parts)
+        result = decide_verdict(self.tree, values, basis, judged)
+        case = DecidedCase(self.tree, values, basis, judged, result)
+        nodes = self._nodes(outcomes, case)
+        flip = smallest_flip(case)
+        decided = decided_by(self.tree, values, basis, result)
+        trace = explain_tree(
+            self.tree, values, basis, result, reasons, nodes=nodes, decided=decided
+        )
+        is_pass = result.verdict is Verdict.PASS
+        cause = find_cause(case, outcomes, flip) if is_pass else None
+        explanation = _Explanation(case, nodes, flip, decided, trace, cause)
+        if not reasons:
+            if len(_EXPLANATIONS) >= MAX_EXPLANATIONS:
+                _EXPLANATIONS.clear()
+            _EXPLANATIONS[key] = explanation
+        return explanation
 
     def nodes(self, outcomes: Mapping[str, Outcome]) -> dict[str, NodeResult]:
         """Return the result of every node under the score gate, by path in tree order."""
@@ -210,10 +256,14 @@ class Rules:
         return self._nodes(outcomes, DecidedCase(self.tree, values, CaseBasis(), judged, result))
 
     def _values(self, outcomes: Mapping[str, Outcome]) -> tuple[CompiledNode | None, Values]:
-        judged = None
-        if self.tree.policy.final_score == "judge_overall":
-            judged = overall_judge(self.tree, outcomes)
+        judged = self._judged(outcomes)
         return judged, score_nodes(self.tree, outcomes, judged=judged)
+
+    def _judged(self, outcomes: Mapping[str, Outcome]) -> CompiledNode | None:
+        """Return the node whose judge's overall score counts, if the policy takes it."""
+        if self.tree.policy.final_score != "judge_overall":
+            return None
+        return overall_judge(self.tree, outcomes)
 
     def _nodes(self, outcomes: Mapping[str, Outcome], case: DecidedCase) -> dict[str, NodeResult]:
         return node_results(

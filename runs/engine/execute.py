@@ -217,7 +217,8 @@ async def execute(execution: Execution, ports: Ports) -> ExecutionOutcome:
         expected_outcomes=execution.case.expected_outcomes,
         outcome_results=_outcome_results(execution, outcomes, ports.kinds),
     )
-    decision = replace(decision, warnings=(*output.warnings, *decision.warnings))
+    if output.warnings:
+        decision = replace(decision, warnings=(*output.warnings, *decision.warnings))
     return ExecutionOutcome(output=output, outcomes=outcomes, decision=decision)
 
 

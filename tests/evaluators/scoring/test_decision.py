@@ -485,3 +485,22 @@ def test_a_decision_survives_json() -> None:
     ]
     for decision in cases:
         assert Decision.from_json(json.loads(json.dumps(decision.as_json()))) == decision
+
+
+def test_results_with_equal_scores_say_each_what_it_found() -> None:
+    rules = Rules(TREE, POLICY)
+
+    def decide_on(found: str, score: float) -> Decision:
+        missed = Score(score, findings=(Finding(found, passed=False),))
+        return rules.decide({"a": missed, "b": Score(score)})
+
+    for score in (0.9, 0.5):
+        first, second = decide_on("no greeting", score), decide_on("no price", score)
+        assert (first.misses, second.misses) == (("no greeting",), ("no price",))
+        assert first.nodes == second.nodes
+        assert first.trace == second.trace
+    assert "no greeting" in str(first.cause)
+    assert "no price" in str(second.cause)
+    # 1 and 1.0 are equal, but not the same letters in a file.
+    whole, broken = (rules.decide({"a": Score(one), "b": Score(one)}) for one in (1, 1.0))
+    assert [json.dumps(one.nodes["a"].score) for one in (whole, broken)] == ["1", "1.0"]
