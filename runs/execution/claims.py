@@ -19,7 +19,7 @@ from runs.engine.ports import Execution
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, stored_outputs
 from runs.execution.shares import register_run_worker
-from runs.models.database import database_now
+from runs.models.database import among, database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunStatus
@@ -66,8 +66,9 @@ def claim_results(
     owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
         rows = _lease_rows(run_id, owned, token=token, most=most, now=now)
-    cases = Case.objects.in_bulk({row["case_id"] for row in rows})
-    return [_claim(row, cases[row["case_id"]]) for row in rows]
+    cases = Case.objects.filter(id__in=among({row["case_id"] for row in rows})).defer("tags")
+    by_id = {case.pk: case for case in cases}
+    return [_claim(row, by_id[row["case_id"]]) for row in rows]
 
 
 def _lease_rows(
@@ -80,7 +81,8 @@ def _lease_rows(
         .order_by("position", "id")
         .values(*CLAIM_COLUMNS)[:most]
     )
-    Result.objects.filter(id__in=[row["id"] for row in rows], status=ResultStatus.PENDING).update(
+    ids = among(row["id"] for row in rows)
+    Result.objects.filter(id__in=ids, status=ResultStatus.PENDING).update(
         status=ResultStatus.RUNNING,
         attempt=F("attempt") + 1,
         lease_token=token,

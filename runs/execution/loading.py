@@ -19,7 +19,7 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan, case_tree, read_plan
 from runs.execution.target_secrets import TargetSecrets, run_secrets
-from runs.models.database import clock_offset
+from runs.models.database import among, clock_offset
 from runs.models.results import ModelCall, PushedOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent, RecordedOutput, Target
@@ -167,7 +167,7 @@ def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:
     """Return the answers in the ledger by result id, each of the given generation."""
     calls: dict[int, dict[tuple[CallKey, str], CallRecord]] = defaultdict(dict)
     rows = ModelCall.objects.filter(
-        result_id__in=generations, status__in=REUSABLE_STATUSES, reply__isnull=False
+        result_id__in=among(generations), status__in=REUSABLE_STATUSES, reply__isnull=False
     )
     for row in rows.order_by("id"):
         if row.generation == generations[row.result_id]:

@@ -36,7 +36,7 @@ from runs.execution.ledger import (
     write_calls,
 )
 from runs.execution.loading import RunWork
-from runs.models.database import database_now, insert_rows, update_rows
+from runs.models.database import among, database_now, insert_rows, update_rows
 from runs.models.results import (
     TARGET_STAGE,
     Artifact,
@@ -60,8 +60,8 @@ WRITE_EVERY_S = 0.05
 # or this share of the run's concurrency, are unwritten, no call is started.
 MAX_UNWRITTEN_CALLS = 10
 UNWRITTEN_SHARE = 0.2
-BATCH = 50
-MAX_UNWRITTEN_RESULTS = 200
+BATCH = 250
+MAX_UNWRITTEN_RESULTS = 500
 LOOK_EVERY_S = min(1.0, RENEW_EVERY_S)
 RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
 BREAKER = 8
@@ -432,7 +432,7 @@ def _still_held(work: RunWork, token: str, ended: Sequence[EndedExecution]) -> l
     if not ended:
         return []
     held = held_results(work.run_id, token).filter(
-        id__in=[execution.claim.result_id for execution in ended]
+        id__in=among(execution.claim.result_id for execution in ended)
     )
     facts = set(held.select_for_update(no_key=True).values_list("id", "attempt", "generation"))
     return [

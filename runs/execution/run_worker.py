@@ -69,8 +69,8 @@ from runs.target_kinds._base import TargetContext
 logger = logging.getLogger(__name__)
 
 YIELD_S = 0.002
-MAX_BATCH = 200
-QUICK_REFILL_S = 0.5
+MAX_BATCH = 500
+QUICK_REFILL_S = 1.0
 SHARE_EVERY_S = 1.0
 # While a worker waits for its share, or gives up what it has beyond it.
 REBALANCE_EVERY_S = 0.25
@@ -482,7 +482,7 @@ class RunLoop:
             self._needs_refill.clear()
             if allowed := self._share.allowed:
                 is_quick = clock() - last < QUICK_REFILL_S
-                batch = min(batch * 2, MAX_BATCH) if is_quick else allowed
+                batch = max(min(batch * 2, MAX_BATCH) if is_quick else batch // 2, allowed)
                 last = clock()
                 jobs = await self._database.do_repeatable(partial(self._claim, batch))
                 if not jobs:

@@ -6,14 +6,13 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from runs.execution.result_writer import BATCH
 from tests.faults.installations import Installation
 from tests.faults.suite import AGENT, AT_ONCE, CALLS, CASES, JUDGE, charge, is_right, usage_of
 from tests.services.processes import wait_until
 
 RIGHT = sum(map(is_right, range(CASES)))
 # What one killed process may cost: the calls it had in flight, and the replies not yet written down.
-MAX_REPEATED = AT_ONCE + BATCH
+MAX_REPEATED = AT_ONCE + 50
 COSTS = {"target": (AGENT, "run_cost_usd"), "evaluation": (JUDGE, "evaluation_cost_usd")}
 
 
