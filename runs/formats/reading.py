@@ -191,8 +191,13 @@ class Fields:
 
     def take_as(self, *names: str) -> tuple[str, Any]:
         """Do what `take` does, for a key with any of these names."""
+        # Of a large file, most time goes into asking for keys that are not there.
+        if not self._left:
+            return "", None
         self._asked.update(names)
         held = [self._left.pop(spelling) for spelling in names if spelling in self._left]
+        if not held:
+            return "", None
         present = [(key, value) for key, value in held if value is not None]
         if len(present) > 1:
             self.refuse(present[1][0], f"says the same as {present[0][0]!r}; keep one of them")

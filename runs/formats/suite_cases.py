@@ -575,7 +575,9 @@ class _Case:
         self, fields: Fields, name: str, beside: tuple[EvaluatorSpec, ...]
     ) -> tuple[EvaluatorSpec, ...]:
         key, items = fields.items(name)
-        if name == "rubrics" and items:
+        if not items:
+            return ()
+        if name == "rubrics":
             items = [{"type": "rubric", "rubrics": items}]
         return read_evaluators(
             self.reading, fields.place(key), items, case=self.fields.case, beside=beside
