@@ -100,7 +100,7 @@ def verdict_like(text: str) -> str:
     """
     lower_text = text.lower()
     for needed, pattern in PATTERNS:
-        if any(word in lower_text for word in needed) and (found := pattern.search(text)):
+        if any(map(lower_text.__contains__, needed)) and (found := pattern.search(text)):
             return " ".join(found.group().split())
     return ""
 

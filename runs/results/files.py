@@ -66,7 +66,7 @@ from runs.results.result_state import cause_text, result_cause
 from runs.results.run_figures import run_repetitions
 from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate
 
-CHUNK = 500
+CHUNK = 1_000
 # An output may have many megabytes.
 OUTPUTS_AT_ONCE = 25
 OUTPUT_BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -104,7 +104,7 @@ def listed_ids(run: Run, query: ResultsQuery, cases: Sequence[int] | None = None
 def result_lines(run: Run, ids: Sequence[int] | None = None) -> Iterator[ResultLine]:
     """Return the executions of a run, perhaps only these, in the order of its suite.
 
-    One query finds them, four more read each batch of 500, and one each 4 MB of outputs. Raises
+    One query finds them, four more read each batch of 1,000, and one each 4 MB of outputs. Raises
     UnreadableSnapshotError at once for a run of another version.
     """
     return _lines(run, read_plan(run.snapshot), ids)

@@ -285,11 +285,13 @@ class CaseSummary:
         return rounded(self.highest - self.lowest)
 
 
-def summarise_case(case: str, group: Sequence[ExecutionRecord], policy: PolicySpec) -> CaseSummary:
-    """Return one case over its repetitions (SCORING §8)."""
+def summarise_case(
+    case: str, group: Sequence[ExecutionRecord], policy: PolicySpec, *, has_words: bool = True
+) -> CaseSummary:
+    """Return one case over its repetitions (SCORING §8); `decided_by` only if words are asked for."""
     verdicts = _verdicts(group, policy)
     passed = verdicts.count(Verdict.PASS)
-    decision = case_decision(group, policy)
+    decision = case_decision(group, policy, has_words=has_words)
     scores = _scores(group)
     return CaseSummary(
         case=case,

@@ -350,7 +350,9 @@ def summarise(
     by_case: dict[str, list[ExecutionRecord]] = {}
     for row in rows:
         by_case.setdefault(row.case, []).append(row)
-    cases = tuple(summarise_case(case, group, policy) for case, group in by_case.items())
+    cases = tuple(
+        summarise_case(case, group, policy, has_words=False) for case, group in by_case.items()
+    )
     # A run that is not completed is judged over what has ended.
     marks = [
         [
