@@ -6,6 +6,7 @@ So a slow client costs a connection, and nobody else's time.
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import time
 from collections import Counter
@@ -62,6 +63,9 @@ IN_MEMORY_BYTES = 64 * 1024
 # Seconds for a request head, for each piece of a body to arrive, and for each piece of an answer to be taken.
 HEAD_S, RECEIVE_PIECE_S, SEND_PIECE_S = 10, 15, 60
 PIECE_BYTES = 64 * 1024
+# What the system takes for a client before the client takes it. Left to itself that is megabytes for each of them,
+# and while hundreds of slow clients are given theirs, pages wait.
+UNSENT_BYTES = 2 * PIECE_BYTES
 END_OF_HEAD = b"\r\n\r\n"
 
 TOO_MANY_STREAMS = "Too many downloads at once. Try again when others have ended.\n"
@@ -90,6 +94,9 @@ class Connection(asyncio.Protocol):
         """Expect a request head. The server times those that follow it."""
         self._transport = transport
         self.open.add(self)
+        client, unsent = transport.get_extra_info("socket"), getattr(socket, "TCP_NOTSENT_LOWAT", 0)
+        if client is not None and unsent:
+            client.setsockopt(socket.IPPROTO_TCP, unsent, UNSENT_BYTES)
         self._expect(HEAD_S)
         self._server.connection_made(transport)
 

@@ -509,6 +509,35 @@ def test_a_connection_whose_client_takes_nothing_is_ended(
     asyncio.run(test())
 
 
+class Flood(asyncio.Protocol):
+    """Sends as much as the system takes for its client at once."""
+
+    def __init__(self) -> None:
+        self.sent, self.is_full = 0, asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        while not self.is_full.is_set():
+            transport.write(bytes(serving.PIECE_BYTES))
+            self.sent += serving.PIECE_BYTES
+
+    def pause_writing(self) -> None:
+        self.is_full.set()
+
+
+def test_little_is_taken_from_the_site_for_a_client_that_takes_nothing() -> None:
+    async def test() -> None:
+        flood = Flood()
+        listen = asyncio.get_running_loop().create_server
+        async with await listen(lambda: Connection(flood), "127.0.0.1", 0) as server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), limit=1)
+            await flood.is_full.wait()
+            writer.close()
+        assert flood.sent < 8 * serving.PIECE_BYTES
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize(("ready_at", "content", "waited"), [(1, 1, 0), (4, 4, 3), (99, 6, 5)])
 def test_an_answer_that_waits_is_asked_for_again_without_holding_a_thread(
     ready_at: int, content: int, waited: int
