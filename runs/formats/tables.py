@@ -12,6 +12,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
+from evaluators.reading.json import storable
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
 from runs.formats.yaml import refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
@@ -233,7 +234,14 @@ def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[TableRow]:
                 line, ("".join(taken).strip(),), _broken(str(error), reader.line_num + first - line)
             )
         else:
-            yield TableRow(line, tuple(cells))
+            nul = next((place for place, cell in enumerate(cells, 1) if "\0" in cell), 0)
+            if nul:
+                message = (
+                    f"cell {nul} contains the character NUL, which cannot be stored; remove it"
+                )
+                yield TableRow(line, (storable("".join(taken).strip()),), message)
+            else:
+                yield TableRow(line, tuple(cells))
 
 
 def _noted(text: str, taken: list[str]) -> Iterator[str]:

@@ -21,10 +21,10 @@ def refuse_size(content: bytes, file: str) -> None:
 
 
 def decode_text(content: bytes, file: str) -> str:
-    """Return the text of a file; raises UnreadableFileError for one too large or not in UTF-8."""
+    """Return the text of a file; raises UnreadableFileError for one too large, not in UTF-8, or with the character NUL."""
     refuse_size(content, file)
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if b"\0" in content and not content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
             message = "is not a text file; a suite is written as text, in YAML or JSON Lines"
@@ -33,6 +33,11 @@ def decode_text(content: bytes, file: str) -> str:
         raise UnreadableFileError(
             [Problem("not text in UTF-8; save it as UTF-8", file, line)]
         ) from error
+    before, nul, _ = text.partition("\0")
+    if nul:
+        message = "contains the character NUL, which cannot be stored; remove it"
+        raise UnreadableFileError([Problem(message, file, before.count("\n") + 1)])
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,7 @@ MERGES = "m0: &m0 {}\n" + "".join(
 REFUSED = [
     ("", "shop.yaml: the file is empty"),
     ("a: [1", "not readable as YAML: did not find expected ',' or ']' in what begins on line 1"),
-    ("a: 1\nb: x\x00", "shop.yaml, line 2: not readable as YAML"),
+    ("a: 1\nb: x\x00", "shop.yaml, line 2: contains the character NUL"),
     ("just text", "shop.yaml, line 1: expected a mapping of keys, but found 'just text'"),
     ("a: 1\na: 2\n", "line 2: the key 'a' is repeated"),
     ("a: !!python/object:os.system x", "is not known; write a plain value"),

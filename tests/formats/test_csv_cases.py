@@ -287,7 +287,7 @@ class TestKeys:
             ("A,one\n,two\n", "id", "is empty; give the case a key of its own"),
             ("A,one\nB,\n", "question", "is empty; write what the case asks"),
             (f"A,one\n{'k' * 201},two\n", "id", "has 201 characters; 200 is the limit"),
-            ("A,one\nB,t\x00o\n", "question", "contains a NUL character"),
+            ("A,one\nB,t\x00o\n", "", "cell 2 contains the character NUL"),
         ],
     )
     def test_a_row_is_rejected_by_line_and_column(

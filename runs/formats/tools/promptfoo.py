@@ -532,7 +532,9 @@ def _test_file(config: _Config, path: str) -> Iterator[PromptfooTest]:
     if name.endswith((".csv", ".tsv")):
         table = read_table(content, file=path)
         for row in table.rows:
-            cells = dict(zip(table.columns, row.cells, strict=False))
+            if row.unread:
+                raise UnreadableFileError([Problem(row.unread, path, row.line)])
+            cells = dict(zip(table.columns, row.cells, strict=True))
             yield PromptfooTest(_test_from_cells(cells), row.line, path)
     elif name.endswith(LINES_SUFFIXES):
         for number, raw in numbered_lines(content):

@@ -258,3 +258,10 @@ def test_an_experiment_given_as_cases_is_refused_and_so_is_a_foreign_table():
         read_suites([given({"bt.csv": EXPERIMENTS["bt.csv"]})])
     with pytest.raises(UnreadableFileError, match="the table is of no tool"):
         read_results(b"a,b\n1,2\n", file="x.csv")
+
+
+def test_a_cell_that_no_database_stores_is_refused_with_its_line():
+    nul = table(PHOENIX_TABLE).replace("e-2", "e-\0")
+
+    with pytest.raises(UnreadableFileError, match="line 3: cell .* contains the character NUL"):
+        read_suites([given({"phoenix.csv": nul})])

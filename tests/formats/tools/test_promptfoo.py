@@ -105,6 +105,8 @@ def test_a_configuration_becomes_cases_of_every_test_and_prompt():
         (FILES | {"shop/promptfooconfig.yaml": CONFIG.replace("file://more.csv", "file://more.py")}, "without running it"),
         (FILES | {"shop/promptfooconfig.yaml": CONFIG.replace("[When?", "[file://x.js")}, "question: 'file://x.js' is a program"),
         (FILES | {"shop/promptfooconfig.yaml": CONFIG.replace("{type: contains,", "{type: contains, weight: x,")}, "line 17"),
+        (FILES | {"shop/more.csv": CSV.replace("Same", "Sa\0me")}, "line 4: cell 1 contains the character NUL"),
+        (FILES | {"shop/chat.json": "Hello,\n\0"}, "chat.json, line 2: contains the character NUL"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_its_place(files, reason):
