@@ -26,6 +26,7 @@ from runs.saved_views import views as saved_views
 from runs.sharing import views as sharing
 from runs.suites import views as suites
 from runs.targets import views as targets
+from runs.traces import views as traces
 from runs.what_if import views as what_if
 from runs.workers import views as workers
 
@@ -259,6 +260,10 @@ urlpatterns = [
     path("targets/<int:pk>/edit/", targets.target_edit, name="target-edit"),
     path("targets/<int:pk>/edit/try/", targets.target_edit_try, name="target-edit-try"),
     path("targets/<int:pk>/try/", targets.target_try, name="target-try"),
+    path("traces/", traces.traces, name="traces"),
+    path("traces/rows/", traces.trace_rows, name="trace-rows"),
+    path("traces/use/", traces.trace_use, name="trace-use"),
+    path("traces/<int:pk>/", traces.trace, name="trace"),
     path("workers/", workers.workers, name="workers"),
     path("workers/live/", workers.workers_live, name="workers-live"),
     path("review/", reviews.review, name="review"),

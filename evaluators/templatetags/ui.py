@@ -167,6 +167,7 @@ SECTIONS = (
     ("targets", ("runs:target",)),
     ("workers", ("runs:workers",)),
     ("exports", ("runs:export",)),
+    ("traces", ("runs:trace",)),
     ("retention", ("runs:retention", "runs:suite-retention")),
     ("search", ("runs:search",)),
     ("audit", ("runs:audit",)),

@@ -17,7 +17,7 @@ from rest_framework.views import APIView, exception_handler
 from runs.api.bodies import BodyTooLarge, read_stream
 from runs.api.run_calls import MAY_START
 from runs.api.schema import check_permission
-from runs.traces.services import receive_spans
+from runs.traces.receiving import receive_spans
 from runs.traces.spans import (
     JSON,
     PROTOBUF,

@@ -48,6 +48,7 @@ NAMES = {
     ABOUT_MEMBERS: "Member",
     ABOUT_TOKENS: "API token",
     "recorded_outputs": "Recorded outputs",
+    "traces": "Traces",
     "removal": "Removal",
     "saved_view": "Saved view",
     ABOUT_SESSIONS: "Session",

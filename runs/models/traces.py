@@ -104,6 +104,12 @@ class Trace(models.Model):
         """Return its name."""
         return self.name or self.trace_id
 
+    @property
+    def tokens(self) -> int | None:
+        """Return the tokens of input and output together, None where neither is known."""
+        known = [count for count in (self.input_tokens, self.output_tokens) if count is not None]
+        return sum(known) if known else None
+
 
 class TraceSpan(models.Model):
     """One span of a trace as a step; `mark` names the execution that it is the answer of: run, case, repetition."""

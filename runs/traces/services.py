@@ -1,260 +1,142 @@
-"""Store the spans that agents send, and give each execution that one of them names to its run.
-
-A span is exported when it ends, so the agent's span comes after those below it: with it an execution is complete, and
-its output is pushed at once. Spans may come in any number of requests, in any order, and twice. What comes late joins
-the output while that waits to be scored; after that the push is refused, and the run says so.
-"""
+"""Make cases and recorded outputs of traces in the inbox, and delete traces."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from decimal import Decimal
+from typing import Any
 
-from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Count, Sum
 
+from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
-from evaluators.templatetags.ui import one_line
-from runs.lists import read_integer, read_run_name
-from runs.models.database import TextBytes, among, database_now, update_rows
-from runs.models.runs import Run
-from runs.models.suites import Suite
-from runs.models.traces import Trace, TraceSpan, TraceState
-from runs.running.pushing import Push, UnusablePushesError, push_outputs
-from runs.traces.conventions import ExecutionName, read_mark, read_place, read_step
-from runs.traces.spans import ReceivedSpans, Span
-from runs.traces.trees import PlacedStep, SpanTree, make_output, make_question, nested_steps
+from evaluators.templatetags.figures import counted
+from runs.cases.services import put_cases
+from runs.files.importing import import_recorded_outputs
+from runs.models.suites import RecordedOutput, Suite
+from runs.models.traces import Trace, TraceState
+from runs.specs.suites import CaseSpec
+from runs.traces.reading import read_traces
 
-MAX_TRACE_SPANS = 10_000
-BATCH = 1_000
-MAX_GIST_LENGTH, MAX_PROBLEM_LENGTH, MAX_MESSAGES = 300, 500, 10
-SAMPLED_DIGITS = 14
-WHOLE = 16**SAMPLED_DIGITS
-COLUMNS = (
-    *("suite_id", "case_key", "state", "root_id", "name", "service", "question", "answer", "error"),
-    *("problem", "started_at", "changed_at", "latency_ms", "input_tokens", "output_tokens"),
-    *("cost_usd", "span_count", "size"),
-)
+MAX_USED_AS_LENGTH = 300
+MAX_REASONS = 5
+# The last digits are random in every kind of trace id.
+FROM_TRACE, KEY_DIGITS = "from_trace", 12
+
+
+class NothingToRecordError(DomainError):
+    """None of the traces has an answer for a case of the suite."""
+
+    code = "nothing_to_record"
 
 
 @dataclass(slots=True)
-class Receipt:
-    """How many spans of a request were not stored, and what its sender should know."""
+class UsedTraces:
+    """How many traces were used, and why others were left."""
 
-    rejected: int = 0
-    messages: list[str] = field(default_factory=list)
+    count: int = 0
+    refused: list[str] = field(default_factory=list)
 
     @property
-    def message(self) -> str:
-        """Return the messages as one text, each once."""
-        distinct = list(dict.fromkeys(self.messages))
-        more = len(distinct) - MAX_MESSAGES
-        shown = [*distinct[:MAX_MESSAGES], *([f"And {more} more."] if more > 0 else [])]
-        return " ".join(shown)
+    def reasons(self) -> list[str]:
+        """Return the first reasons, each once with how often it holds."""
+        counts = Counter(self.refused).most_common(MAX_REASONS)
+        return [f"{counted(count, 'trace')} {reason}." for reason, count in counts]
 
 
-@dataclass(slots=True)
-class _Held:
-    """A trace that this request has spans of, its row locked."""
+def create_cases(
+    traces: Sequence[Trace], *, suite: Suite, keeps_answer: bool, expects_answer: bool, by: User
+) -> UsedTraces:
+    """Make a case of each trace that has a question, in one version of the suite.
 
-    trace: Trace
-    new: list[Span]
-    tree: SpanTree = field(default_factory=lambda: SpanTree(()))
-    taken: int = 0
-    problems: list[str] = field(default_factory=list)
-
-
-def receive_spans(received: ReceivedSpans) -> Receipt:
-    """Store spans, and push the outputs of the executions that are complete with them; safe to repeat."""
-    receipt = Receipt(len(received.refusals), list(received.refusals))
-    by_trace: dict[str, list[Span]] = defaultdict(list)
-    for span in received.spans:
-        by_trace[span.trace_id].append(span)
-    now = database_now()
-    with transaction.atomic():
-        held = _hold(by_trace, now)
-        suites = _named_suites(received.spans, receipt)
-        _store(held, receipt)
-        _read_trees(held)
-        _push(held, receipt)
-        _describe(held, suites, now)
-    Trace.objects.forget_old(now=now)
-    return receipt
-
-
-def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_Held]:
-    """Return the traces, new ones too, locked in one order for all."""
-    share = settings.TRACES_SAMPLED_PCT / 100
-    made = (
-        Trace(
-            trace_id=trace_id,
-            received_at=now,
-            changed_at=now,
-            # By its id, so that all its spans agree.
-            is_sampled=int(trace_id[-SAMPLED_DIGITS:], 16) < share * WHOLE,
+    Its key follows from the trace, so doing it twice makes one case. Raises SuiteArchivedError and InvalidCaseError.
+    """
+    used, whole, made = UsedTraces(), read_traces(traces), dict[int, CaseSpec]()
+    for trace in traces:
+        found = whole.get(trace.pk)
+        if found is None or not found.question:
+            used.refused.append("without a question")
+            continue
+        has_answer = "output" in found.output
+        made[trace.pk] = CaseSpec(
+            key=f"trace-{trace.trace_id[-KEY_DIGITS:]}",
+            input=tuple(dict(turn) for turn in found.question),
+            expected_output=found.output["output"] if expects_answer and has_answer else "",
+            recorded_output=dict(found.output) if keeps_answer and has_answer else None,
+            metadata={FROM_TRACE: trace.trace_id},
         )
-        for trace_id in sorted(by_trace)
-    )
-    Trace.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
-    rows = Trace.objects.filter(trace_id__in=among(by_trace, "text")).order_by("trace_id")
-    return [_Held(row, by_trace[row.trace_id]) for row in rows.select_for_update()]
+    with transaction.atomic():
+        if made:
+            put_cases(suite, list(made.values()), by=by)
+        for trace in traces:
+            if trace.pk in made:
+                _note_use(trace, suite, f"case {made[trace.pk].key} of {suite.title}")
+                used.count += 1
+    return used
 
 
-def _named_suites(spans: Iterable[Span], receipt: Receipt) -> Mapping[str, int]:
-    named = {slug for span in spans if (slug := read_place(span)[0])}
-    rows = Suite.objects.filter(slug__in=among(named, "text")).values_list("slug", "pk")
-    known = dict(rows) if named else {}
-    receipt.messages += [
-        f"There is no suite {slug[:60]!r}; its traces are in the inbox without a suite."
-        for slug in sorted(named - known.keys())
-    ]
-    return known
+def record_outputs(traces: Sequence[Trace], *, suite: Suite, target: str, by: User) -> UsedTraces:
+    """Record the answer of each trace for the case that it names, or else the one with the same input.
 
-
-def _store(held: Sequence[_Held], receipt: Receipt) -> None:
-    made = []
-    for one in held:
-        new = one.new
-        if one.trace.span_count + len(new) > MAX_TRACE_SPANS:
-            new = _within_limit(one)
-            if left_out := len(one.new) - len(new):
-                receipt.rejected += left_out
-                receipt.messages.append(
-                    f"Trace {one.trace.trace_id} may have {MAX_TRACE_SPANS:,} spans; more are left out."
-                )
-        made += [_row(one.trace, span) for span in new]
-    TraceSpan.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
-
-
-def _within_limit(one: _Held) -> list[Span]:
-    """Return the spans that still have room; a place is kept for the one that completes the trace."""
-    stored = set(one.trace.spans.values_list("span_id", flat=True))
-    fresh = {span.span_id: span for span in one.new if span.span_id not in stored}
-    last = [span for span in fresh.values() if not span.parent_id or read_mark(span)]
-    rest = [span for span in fresh.values() if span.parent_id and not read_mark(span)]
-    room = MAX_TRACE_SPANS - len(stored)
-    kept = [*last[:room], *rest[: max(0, room - len(last) - (not last))]]
-    again = [span for span in one.new if span.span_id in stored]
-    return [*kept, *again]
-
-
-def _row(trace: Trace, span: Span) -> TraceSpan:
-    mark = read_mark(span)
-    return TraceSpan(
-        trace=trace,
-        span_id=span.span_id,
-        parent_id=span.parent_id,
-        started_ns=span.started_ns,
-        mark=mark.as_json() if mark else None,
-        step=read_step(span),
-    )
-
-
-def _read_trees(held: Sequence[_Held]) -> None:
-    by_trace: dict[int, list[PlacedStep]] = defaultdict(list)
-    for pk, span in placed_steps([one.trace.pk for one in held]):
-        by_trace[pk].append(span)
-    for one in held:
-        one.tree = SpanTree(by_trace[one.trace.pk])
-
-
-def placed_steps(trace_ids: Sequence[int]) -> Iterable[tuple[int, PlacedStep]]:
-    """Yield the spans of traces with the id of the trace; one query."""
-    rows = TraceSpan.objects.filter(trace__in=among(trace_ids)).order_by()
-    columns = ("trace_id", "span_id", "parent_id", "started_ns", "mark", "step")
-    for pk, span_id, parent_id, started_ns, mark, step in rows.values_list(*columns).iterator():
-        named = ExecutionName(*mark) if mark else None
-        yield pk, PlacedStep(span_id, parent_id, started_ns, named, step)
-
-
-def _push(held: Sequence[_Held], receipt: Receipt) -> None:
-    """Push the outputs of executions that have a span in this request, run by run."""
-    by_run: dict[str, list[tuple[_Held, Push]]] = defaultdict(list)
-    for one in held:
-        arrived = {span.span_id for span in one.new}
-        for mark, spans in one.tree.executions():
-            if not arrived.isdisjoint(span.span_id for span in spans):
-                output = make_output(nested_steps(spans))
-                by_run[mark.run].append((one, Push(mark.case, output, mark.repetition)))
-    for word, pushes in sorted(by_run.items()):
-        refused = _push_into(word, [push for _, push in pushes])
-        for place, (one, push) in enumerate(pushes):
-            if reason := refused.get(place):
-                one.problems.append(reason)
-                receipt.messages.append(f"Run {word[:60]}, case {push.case[:60]}: {reason}")
-            else:
-                one.taken += 1
-
-
-def _push_into(word: str, pushes: Sequence[Push]) -> Mapping[int, str]:
-    """Push outputs into the run of a name; return why some were refused, by their place."""
-    run = _find_run(word)
-    if run is None:
-        reason = f"There is no run {word[:60]!r}. A run is named by its id, or as suite:number."
-        return dict.fromkeys(range(len(pushes)), reason)
-    refused: dict[int, str] = {}
-    while places := [place for place in range(len(pushes)) if place not in refused]:
-        try:
-            summary = push_outputs(run, [pushes[place] for place in places])
-        except UnusablePushesError as error:
-            refused |= {places[place]: reason for place, reason in error.problems.items()}
-        except DomainError as error:
-            return refused | dict.fromkeys(places, str(error))
+    They join the outputs that the target has. Raises NothingToRecordError, and TargetKindDiffersError.
+    """
+    used, whole = UsedTraces(), read_traces(traces)
+    cases = suite.cases.filter(is_current=True).order_by().values_list("key", "input")
+    by_input = {_input_text(turns): key for key, turns in cases}
+    keys = set(by_input.values()) | {key for key, _ in cases}
+    chosen: dict[str, Trace] = {}
+    for trace in traces:
+        found = whole.get(trace.pk)
+        key = trace.case_key if trace.case_key in keys else ""
+        if found is None or "output" not in found.output:
+            used.refused.append("without an answer")
+        elif not (key := key or by_input.get(_input_text(found.question), "")):
+            used.refused.append(f"that {suite.title} has no case for")
+        elif key in chosen:
+            used.refused.append("with the same case as an earlier one")
         else:
-            return refused | {places[one.place]: one.reason for one in summary.refused}
-    return refused
+            chosen[key] = trace
+    if not chosen:
+        raise NothingToRecordError(f"Nothing was recorded: {' '.join(used.reasons)}")
+    with transaction.atomic():
+        before = RecordedOutput.objects.filter(target__name=target.strip())
+        outputs = {
+            **dict(before.values_list("case_key", "output")),
+            **{key: whole[trace.pk].output for key, trace in chosen.items()},
+        }
+        lines = (json.dumps({**output, "id": key}) for key, output in outputs.items())
+        import_recorded_outputs(target_name=target, lines=lines, imported_by=by)
+        for key, trace in chosen.items():
+            _note_use(trace, suite, f"output of case {key} of {suite.title}")
+    used.count = len(chosen)
+    return used
 
 
-def _find_run(word: str) -> Run | None:
-    place, pk = read_run_name(word), read_integer(word)
-    runs = Run.objects.select_related("suite").defer("summary", "leaf_scores")
-    if pk is not None:
-        return runs.filter(pk=pk).first()
-    return runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
+def _input_text(turns: Sequence[Mapping[str, Any]]) -> str:
+    """Return what people compare: the texts of the input, without the instructions to the model."""
+    texts = (turn["content"] for turn in turns if turn["role"] != "system")
+    return "\n".join(" ".join(str(text).split()) for text in texts)
 
 
-def _describe(held: Sequence[_Held], suites: Mapping[str, int], now: datetime) -> None:
-    """Set the columns of the traces by the spans that they have now."""
-    ids = [one.trace.pk for one in held]
-    spans = TraceSpan.objects.filter(trace__in=among(ids)).order_by().values("trace_id")
-    sizes = spans.annotate(count=Count("pk"), bytes=Sum(TextBytes("step")))
-    stored = {row["trace_id"]: (row["count"], row["bytes"]) for row in sizes}
-    rows = []
-    for one in held:
-        trace = one.trace
-        trace.changed_at = now
-        trace.span_count, trace.size = stored.get(trace.pk, (0, 0))
-        for slug, case in map(read_place, one.new):
-            trace.suite_id = trace.suite_id or suites.get(slug)
-            trace.case_key = trace.case_key or case
-        service = next((span.resource.get("service.name") for span in one.new), "") or ""
-        trace.service = trace.service or str(service)[:200]
-        if one.problems and trace.state == TraceState.WAITING:
-            trace.problem = " ".join(dict.fromkeys(one.problems))[:MAX_PROBLEM_LENGTH]
-        elif one.taken and not one.problems:
-            trace.state, trace.problem = TraceState.RUN, ""
-        _describe_root(trace, one.tree)
-        rows.append((*(getattr(trace, column) for column in COLUMNS), trace.pk))
-    update_rows(Trace, COLUMNS, rows, key=("id",))
+def _note_use(trace: Trace, suite: Suite, what: str) -> None:
+    trace.state, trace.used_as, trace.suite = TraceState.USED, what[:MAX_USED_AS_LENGTH], suite
+    trace.save(update_fields=["state", "used_as", "suite"])
 
 
-def _describe_root(trace: Trace, tree: SpanTree) -> None:
-    root = tree.root
-    if root is None:
-        return
-    steps = nested_steps(tree.in_order(root))
-    first, output = steps[0], make_output(steps)
-    trace.root_id, trace.name = root.span_id, str(first["name"])
-    turns = make_question(steps)
-    trace.question = one_line(turns[-1]["content"])[:MAX_GIST_LENGTH] if turns else ""
-    trace.answer = one_line(output.get("output", ""))[:MAX_GIST_LENGTH]
-    trace.error = one_line(output.get("error", ""))[:MAX_GIST_LENGTH]
-    if root.started_ns is not None:
-        trace.started_at = datetime.fromtimestamp(root.started_ns / 10**9, tz=UTC)
-    trace.latency_ms = first.get("duration_ms")
-    trace.input_tokens, trace.output_tokens = first.get("input_tokens"), first.get("output_tokens")
-    trace.cost_usd = Decimal(first["cost_usd"]) if "cost_usd" in first else None
+def delete_traces(traces: Sequence[Trace], *, by: User) -> int:
+    """Delete traces, record it in the audit, and return how many."""
+    with transaction.atomic():
+        size = sum(trace.size for trace in traces)
+        count = Trace.objects.filter(pk__in=[trace.pk for trace in traces]).remove()
+        AuditEntry.objects.record(
+            "delete",
+            by=by,
+            object_type="traces",
+            object_name=counted(count, "trace"),
+            before={"traces": count, "bytes": size},
+            after={},
+        )
+    return count

@@ -1,6 +1,6 @@
 // Counts the ticked rows, also after swaps; one box ticks all of them.
 
-const boxes = () => [...document.querySelectorAll('.pick input[name="case"]')];
+const boxes = () => [...document.querySelectorAll('td.pick input[type="checkbox"]')];
 
 function countTicked() {
   const bar = document.querySelector(".picks");

@@ -13,10 +13,13 @@ from pytest_django.live_server_helper import LiveServer
 from evaluators.scoring.types import Verdict
 from runs.documents import DetailLevel
 from runs.files.importing_results import import_results
+from runs.models.database import database_now
 from runs.models.results import Attempt, Retry
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Campaign, RunEvent
 from runs.models.sharing import ShareLink, token_hash
+from runs.models.suites import Suite
+from runs.models.traces import Trace, TraceSpan
 from runs.reviews.services import ReviewDecision, decide
 from runs.sharing.services import read_subject, share_document, share_sources
 from runs.suites.services import record_version
@@ -105,6 +108,9 @@ PAGES = (
     "/targets/new/?kind=http",
     "/targets/2/",
     "/targets/2/edit/",
+    "/traces/",
+    "/traces/1/",
+    "/traces/2/",
     "/search/",
     "/search/?q=C-0",
     "/search/?q=zzz",
@@ -123,6 +129,19 @@ OPEN_FOLDS = """() => {
         if (fold.querySelector(":scope > summary")?.checkVisibility()) fold.open = true;
     }
 }"""
+
+
+def make_traces(suite: Suite) -> None:
+    """Make a trace that no run took, and one whose first span has not arrived."""
+    about = {"received_at": STARTED, "changed_at": database_now(), "suite": suite}
+    first = Trace.objects.create(
+        pk=1, trace_id="1", root_id="1", question="Too small?", problem="Run #1 is over.", **about
+    )
+    step = {"type": "tool", "name": "find_order", "input": {"order": "1"}, "duration_ms": 4}
+    TraceSpan.objects.create(trace=first, span_id="1", step={**step, "cost_usd": "0.02"})
+    TraceSpan.objects.create(trace=first, span_id="2", parent_id="1", step=step)
+    second = Trace.objects.create(pk=2, trace_id="2", span_count=1, **about)
+    TraceSpan.objects.create(trace=second, span_id="2", parent_id="1", step=step)
 
 
 @pytest.fixture
@@ -164,6 +183,7 @@ def site_with_runs(transactional_db: None) -> None:
     ReviewItem.objects.create(
         pk=1, run=run, result=result, reasons=" borderline near_threshold ", wanted=2
     )
+    make_traces(suite)
     make_call(result=result)
     retry = Retry.objects.create(run=run, asked_by_name="mira", asked_at=STARTED, paths=["tone"])
     Attempt.objects.create(

@@ -303,6 +303,10 @@ PAGES: Mapping[str, Page] = {
     "runs:target-try-cases": Page("editor"),
     # A try belongs to the member who asked for it.
     "runs:target-trial": Page("editor", get=404, place={"pk": 0}),
+    "runs:traces": Page("viewer"),
+    "runs:trace-rows": Page("viewer"),
+    "runs:trace-use": action("editor", {}),
+    "runs:trace": Page("viewer", get=404, place={"pk": 1}),
     "runs:workers": Page("viewer"),
     "runs:workers-live": Page("viewer"),
     "runs:audit": Page("editor"),

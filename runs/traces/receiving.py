@@ -1,0 +1,253 @@
+"""Store the spans that agents send, and give each execution that one of them names to its run.
+
+A span is exported when it ends, so the agent's span comes after those below it: with it an execution is complete, and
+its output is pushed at once. Spans may come in any number of requests, in any order, and twice. What comes late joins
+the output while that waits to be scored; after that the push is refused, and the run says so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, Sum, TextField
+from django.db.models.functions import Cast
+
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.ui import one_line
+from runs.lists import read_integer, read_run_name
+from runs.models.database import TextBytes, among, database_now, update_rows
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.traces import Trace, TraceSpan, TraceState
+from runs.running.pushing import Push, UnusablePushesError, push_outputs
+from runs.traces.conventions import read_mark, read_place, read_step
+from runs.traces.reading import placed_steps
+from runs.traces.spans import ReceivedSpans, Span
+from runs.traces.trees import PlacedStep, SpanTree, make_output, make_question, nested_steps
+
+MAX_TRACE_SPANS = 10_000
+BATCH = 1_000
+MAX_GIST_LENGTH, MAX_PROBLEM_LENGTH, MAX_MESSAGES = 300, 500, 10
+SAMPLED_DIGITS = 14
+WHOLE = 16**SAMPLED_DIGITS
+COLUMNS = (
+    *("suite_id", "case_key", "state", "root_id", "name", "service", "question", "answer", "error"),
+    *("problem", "started_at", "changed_at", "latency_ms", "input_tokens", "output_tokens"),
+    *("cost_usd", "span_count", "size"),
+)
+
+
+@dataclass(slots=True)
+class Receipt:
+    """How many spans of a request were not stored, and what its sender should know."""
+
+    rejected: int = 0
+    messages: list[str] = field(default_factory=list)
+
+    @property
+    def message(self) -> str:
+        """Return the messages as one text, each once."""
+        distinct = list(dict.fromkeys(self.messages))
+        more = len(distinct) - MAX_MESSAGES
+        shown = [*distinct[:MAX_MESSAGES], *([f"And {more} more."] if more > 0 else [])]
+        return " ".join(shown)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A trace that this request has spans of, its row locked."""
+
+    trace: Trace
+    new: list[Span]
+    tree: SpanTree = field(default_factory=lambda: SpanTree(()))
+    taken: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def receive_spans(received: ReceivedSpans) -> Receipt:
+    """Store spans, and push the outputs of the executions that are complete with them; safe to repeat."""
+    receipt = Receipt(len(received.refusals), list(received.refusals))
+    by_trace: dict[str, list[Span]] = defaultdict(list)
+    for span in received.spans:
+        by_trace[span.trace_id].append(span)
+    now = database_now()
+    with transaction.atomic():
+        held = _hold(by_trace, now)
+        suites = _named_suites(received.spans, receipt)
+        _store(held, receipt)
+        _read_trees(held)
+        _push(held, receipt)
+        _describe(held, suites, now)
+    Trace.objects.forget_old(now=now)
+    return receipt
+
+
+def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_Held]:
+    """Return the traces, new ones too, locked in one order for all."""
+    share = settings.TRACES_SAMPLED_PCT / 100
+    made = (
+        Trace(
+            trace_id=trace_id,
+            received_at=now,
+            changed_at=now,
+            # By its id, so that all its spans agree.
+            is_sampled=int(trace_id[-SAMPLED_DIGITS:], 16) < share * WHOLE,
+        )
+        for trace_id in sorted(by_trace)
+    )
+    Trace.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
+    rows = Trace.objects.filter(trace_id__in=among(by_trace, "text")).order_by("trace_id")
+    return [_Held(row, by_trace[row.trace_id]) for row in rows.select_for_update()]
+
+
+def _named_suites(spans: Iterable[Span], receipt: Receipt) -> Mapping[str, int]:
+    named = {slug for span in spans if (slug := read_place(span)[0])}
+    rows = Suite.objects.filter(slug__in=among(named, "text")).values_list("slug", "pk")
+    known = dict(rows) if named else {}
+    receipt.messages += [
+        f"There is no suite {slug[:60]!r}; its traces are in the inbox without a suite."
+        for slug in sorted(named - known.keys())
+    ]
+    return known
+
+
+def _store(held: Sequence[_Held], receipt: Receipt) -> None:
+    made = []
+    for one in held:
+        new = one.new
+        if one.trace.span_count + len(new) > MAX_TRACE_SPANS:
+            new = _within_limit(one)
+            if left_out := len(one.new) - len(new):
+                receipt.rejected += left_out
+                receipt.messages.append(
+                    f"Trace {one.trace.trace_id} may have {MAX_TRACE_SPANS:,} spans; more are left out."
+                )
+        made += [_row(one.trace, span) for span in new]
+    TraceSpan.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
+
+
+def _within_limit(one: _Held) -> list[Span]:
+    """Return the spans that still have room; a place is kept for the one that completes the trace."""
+    stored = set(one.trace.spans.values_list("span_id", flat=True))
+    fresh = {span.span_id: span for span in one.new if span.span_id not in stored}
+    last = [span for span in fresh.values() if not span.parent_id or read_mark(span)]
+    rest = [span for span in fresh.values() if span.parent_id and not read_mark(span)]
+    room = MAX_TRACE_SPANS - len(stored)
+    kept = [*last[:room], *rest[: max(0, room - len(last) - (not last))]]
+    again = [span for span in one.new if span.span_id in stored]
+    return [*kept, *again]
+
+
+def _row(trace: Trace, span: Span) -> TraceSpan:
+    mark = read_mark(span)
+    return TraceSpan(
+        trace=trace,
+        span_id=span.span_id,
+        parent_id=span.parent_id,
+        started_ns=span.started_ns,
+        mark=mark.as_json() if mark else None,
+        step=read_step(span),
+    )
+
+
+def _read_trees(held: Sequence[_Held]) -> None:
+    by_trace: dict[int, list[PlacedStep]] = defaultdict(list)
+    for pk, span in placed_steps([one.trace.pk for one in held]):
+        by_trace[pk].append(span)
+    for one in held:
+        one.tree = SpanTree(by_trace[one.trace.pk])
+
+
+def _push(held: Sequence[_Held], receipt: Receipt) -> None:
+    """Push the outputs of executions that have a span in this request, run by run."""
+    by_run: dict[str, list[tuple[_Held, Push]]] = defaultdict(list)
+    for one in held:
+        arrived = {span.span_id for span in one.new}
+        for mark, spans in one.tree.executions():
+            if not arrived.isdisjoint(span.span_id for span in spans):
+                output = make_output(nested_steps(spans))
+                by_run[mark.run].append((one, Push(mark.case, output, mark.repetition)))
+    for word, pushes in sorted(by_run.items()):
+        refused = _push_into(word, [push for _, push in pushes])
+        for place, (one, push) in enumerate(pushes):
+            if reason := refused.get(place):
+                one.problems.append(reason)
+                receipt.messages.append(f"Run {word[:60]}, case {push.case[:60]}: {reason}")
+            else:
+                one.taken += 1
+
+
+def _push_into(word: str, pushes: Sequence[Push]) -> Mapping[int, str]:
+    """Push outputs into the run of a name; return why some were refused, by their place."""
+    run = _find_run(word)
+    if run is None:
+        reason = f"There is no run {word[:60]!r}. A run is named by its id, or as suite:number."
+        return dict.fromkeys(range(len(pushes)), reason)
+    refused: dict[int, str] = {}
+    while places := [place for place in range(len(pushes)) if place not in refused]:
+        try:
+            summary = push_outputs(run, [pushes[place] for place in places])
+        except UnusablePushesError as error:
+            refused |= {places[place]: reason for place, reason in error.problems.items()}
+        except DomainError as error:
+            return refused | dict.fromkeys(places, str(error))
+        else:
+            return refused | {places[one.place]: one.reason for one in summary.refused}
+    return refused
+
+
+def _find_run(word: str) -> Run | None:
+    place, pk = read_run_name(word), read_integer(word)
+    runs = Run.objects.select_related("suite").defer("summary", "leaf_scores")
+    if pk is not None:
+        return runs.filter(pk=pk).first()
+    return runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
+
+
+def _describe(held: Sequence[_Held], suites: Mapping[str, int], now: datetime) -> None:
+    """Set the columns of the traces by the spans that they have now."""
+    ids = [one.trace.pk for one in held]
+    spans = TraceSpan.objects.filter(trace__in=among(ids)).order_by().values("trace_id")
+    sizes = spans.annotate(count=Count("pk"), bytes=Sum(TextBytes(Cast("step", TextField()))))
+    stored = {row["trace_id"]: (row["count"], row["bytes"]) for row in sizes}
+    rows = []
+    for one in held:
+        trace = one.trace
+        trace.changed_at = now
+        trace.span_count, trace.size = stored.get(trace.pk, (0, 0))
+        for slug, case in map(read_place, one.new):
+            trace.suite_id = trace.suite_id or suites.get(slug)
+            trace.case_key = trace.case_key or case
+        service = next((span.resource.get("service.name") for span in one.new), "") or ""
+        trace.service = trace.service or str(service)[:200]
+        if one.problems and trace.state == TraceState.WAITING:
+            trace.problem = " ".join(dict.fromkeys(one.problems))[:MAX_PROBLEM_LENGTH]
+        elif one.taken and not one.problems:
+            trace.state, trace.problem = TraceState.RUN, ""
+        _describe_root(trace, one.tree)
+        rows.append((*(getattr(trace, column) for column in COLUMNS), trace.pk))
+    update_rows(Trace, COLUMNS, rows, key=("id",))
+
+
+def _describe_root(trace: Trace, tree: SpanTree) -> None:
+    root = tree.root
+    if root is None:
+        return
+    steps = nested_steps(tree.in_order(root))
+    first, output = steps[0], make_output(steps)
+    trace.root_id, trace.name = root.span_id, str(first["name"])
+    turns = make_question(steps)
+    trace.question = one_line(turns[-1]["content"])[:MAX_GIST_LENGTH] if turns else ""
+    trace.answer = one_line(output.get("output", ""))[:MAX_GIST_LENGTH]
+    trace.error = one_line(output.get("error", ""))[:MAX_GIST_LENGTH]
+    if root.started_ns is not None:
+        trace.started_at = datetime.fromtimestamp(root.started_ns / 10**9, tz=UTC)
+    trace.latency_ms = first.get("duration_ms")
+    trace.input_tokens, trace.output_tokens = first.get("input_tokens"), first.get("output_tokens")
+    trace.cost_usd = Decimal(first["cost_usd"]) if "cost_usd" in first else None
