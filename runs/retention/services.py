@@ -144,6 +144,7 @@ def _hide(suite: Suite, runs: Sequence[Run], removal: Removal, selection: Select
     if selection.is_whole_suite:
         suite.campaigns.all().delete()
         suite.saved_views.all().delete()
+        suite.traces.all().remove()
         _delete_comments(Comment.objects.filter(suite=suite))
         suite.is_deleted, suite.slug = True, DELETED_SLUG.format(pk=suite.pk)
         suite.archived_at = suite.archived_at or database_now()

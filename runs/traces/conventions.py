@@ -85,6 +85,8 @@ FLAT_CALL = re.compile(
     r"\Atool_calls\.(\d{1,4})\.(?:tool_call\.(?:function\.)?)?(name|arguments)\Z"
 )
 FLAT_PART = re.compile(r"\Acontents\.\d{1,4}\.message_content\.text\Z")
+TEXT_TYPES = ("text", "tool_call_response", "output_text", "input_text")
+TEXT_KEYS = ("content", "text", "response", "result")
 MILLION = 1_000_000
 MAX_TEXT_KEY = 200
 
@@ -102,7 +104,7 @@ class ExecutionName:
         return [self.run, self.case, self.repetition]
 
 
-def read_mark(span: Span) -> ExecutionName | None:
+def read_execution(span: Span) -> ExecutionName | None:
     """Return the execution that a span names, itself or, for the first span of a trace, by its resource."""
     about = span.attributes if span.parent_id else {**span.resource, **span.attributes}
     run, case = (_text(about.get(name))[:MAX_TEXT_KEY] for name in (RUN, CASE))
@@ -202,24 +204,24 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     parts = message.get("parts")
     if not isinstance(parts, list):
         parts = message.get("content")
-    calls = []
+    calls = message.get("tool_calls")
+    calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     if isinstance(parts, list):
         blocks = [part for part in parts if isinstance(part, dict)]
-        texts = [
-            str(_first(part, ("content", "text", "response", "result")) or "")
-            for part in blocks
-            if part.get("type") in ("text", "tool_call_response", "output_text", "input_text")
-        ]
-        calls = [
-            {"tool": str(part.get("name") or ""), "input": read_arguments(part.get("arguments"))}
-            for part in blocks
-            if part.get("type") == "tool_call"
-        ]
-        content = "\n".join(text for text in texts if text)
+        texts = (_first(part, TEXT_KEYS) for part in blocks if part.get("type") in TEXT_TYPES)
+        content = "\n".join(text for text in texts if isinstance(text, str) and text)
+        calls += [part for part in blocks if part.get("type") == "tool_call"]
     else:
         content = parts if isinstance(parts, str) else "" if parts is None else json.dumps(parts)
     read = {"role": str(message.get("role") or "user"), "content": content}
-    return {**read, "tool_calls": calls} if calls else read
+    return {**read, "tool_calls": list(map(_call, calls))} if calls else read
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    inner = call.get("function")
+    about = inner if isinstance(inner, dict) else call
+    arguments = read_arguments(_first(about, ("arguments", "input")))
+    return {"tool": str(_first(about, ("name", "tool")) or ""), "input": arguments}
 
 
 def _first(values: Mapping[str, Any], names: Iterable[str]) -> Any:

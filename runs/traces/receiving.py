@@ -26,7 +26,7 @@ from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.traces import Trace, TraceSpan, TraceState
 from runs.running.pushing import Push, UnusablePushesError, push_outputs
-from runs.traces.conventions import read_mark, read_place, read_step
+from runs.traces.conventions import read_execution, read_place, read_step
 from runs.traces.reading import placed_steps
 from runs.traces.spans import ReceivedSpans, Span
 from runs.traces.trees import PlacedStep, SpanTree, make_output, make_question, nested_steps
@@ -136,8 +136,8 @@ def _within_limit(one: _Held) -> list[Span]:
     """Return the spans that still have room; a place is kept for the one that completes the trace."""
     stored = set(one.trace.spans.values_list("span_id", flat=True))
     fresh = {span.span_id: span for span in one.new if span.span_id not in stored}
-    last = [span for span in fresh.values() if not span.parent_id or read_mark(span)]
-    rest = [span for span in fresh.values() if span.parent_id and not read_mark(span)]
+    last = [span for span in fresh.values() if not span.parent_id or read_execution(span)]
+    rest = [span for span in fresh.values() if span.parent_id and not read_execution(span)]
     room = MAX_TRACE_SPANS - len(stored)
     kept = [*last[:room], *rest[: max(0, room - len(last) - (not last))]]
     again = [span for span in one.new if span.span_id in stored]
@@ -145,7 +145,7 @@ def _within_limit(one: _Held) -> list[Span]:
 
 
 def _row(trace: Trace, span: Span) -> TraceSpan:
-    mark = read_mark(span)
+    mark = read_execution(span)
     return TraceSpan(
         trace=trace,
         span_id=span.span_id,

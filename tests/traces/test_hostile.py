@@ -1,0 +1,201 @@
+"""Requests that lie, are too large, or are not what they say: each has one answer, and loses nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from google.rpc.status_pb2 import Status as RpcStatus
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from pytest_django import Settings
+
+from evalsite.access.roles import Scope
+from runs.models.traces import Trace, TraceSpan
+from runs.traces import otlp, receiving
+from tests.traces.sent import BEGIN, PROTOBUF, Exporter, any_value, request, span
+
+pytestmark = pytest.mark.django_db
+JSON = "application/json"
+INVALID, DENIED, EXHAUSTED, UNAUTHENTICATED, UNIMPLEMENTED = 3, 7, 8, 16, 12
+
+
+@pytest.fixture
+def exporter(editor: User) -> Exporter:
+    return Exporter(editor)
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return a field of protobuf with a length."""
+    length, rest = bytearray(), len(content)
+    while rest > 127:
+        length.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([number << 3 | 2, *length, rest]) + content
+
+
+def in_request(spans: bytes) -> bytes:
+    return field(1, field(2, spans))
+
+
+def nested_value(depth: int) -> bytes:
+    value = b""
+    for _ in range(depth):
+        value = field(5, field(1, value))
+    return in_request(field(2, field(9, field(1, b"k") + field(2, value))))
+
+
+WHOLE = request(span(1)).SerializeToString()
+UNREADABLE = {
+    "no protobuf": (b"\xff\xff\xff", {}, 400, "not an OTLP request"),
+    "text": (b'{"resourceSpans": []}', {}, 400, "not an OTLP request"),
+    "nested too deeply": (nested_value(2_000), {}, 400, "MaxDepth"),
+    "no gzip": (WHOLE, {"content-encoding": "gzip"}, 400, "not gzip"),
+    "cut gzip": (gzip.compress(WHOLE)[:-9], {"content-encoding": "gzip"}, 400, "not one whole"),
+    "two in one": (gzip.compress(WHOLE) * 2, {"content-encoding": "gzip"}, 400, "not one whole"),
+    "another packing": (WHOLE, {"content-encoding": "br"}, 400, "packed as 'br'"),
+    "a gzip bomb": (
+        gzip.compress(bytes(otlp.MAX_BYTES + 1)),
+        {"content-encoding": "gzip"},
+        413,
+        "more than 20 MB",
+    ),
+    "empty spans": (in_request(b"\x12\x00" * 1_000_001), {}, 413, "million empty values"),
+    "empty values": (
+        in_request(field(2, field(9, field(2, field(5, b"\x0a\x00" * 1_000_001))))),
+        {},
+        413,
+        "million empty values",
+    ),
+    "too many spans": (in_request(field(2, b"*\x04name") * 50_001), {}, 413, "50,001 spans"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_request_that_cannot_be_read_is_refused_whole(exporter: Exporter, name: str) -> None:
+    body, headers, status, message = UNREADABLE[name]
+    response = exporter.client.post("/v1/traces", body, content_type=PROTOBUF, headers=headers)
+    code, text = exporter.refused(response, status)
+    assert code == INVALID
+    assert message in text
+    assert not Trace.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "cannot be read as JSON"),
+        (b"\xff", "cannot be read as JSON"),
+        (b"[]", "not an OTLP request"),
+        (b'{"resourceSpans": {}}', "resourceSpans is not a list of objects"),
+        (b'{"resourceSpans": [{"scopeSpans": [{"spans": [1]}]}]}', "spans is not a list"),
+        (b'{"resourceSpans": ' + b"[" * 300 + b"]" * 300 + b"}", "nested too deeply"),
+    ],
+)
+def test_json_that_is_no_request_is_refused_in_json(
+    exporter: Exporter, body: bytes, message: str
+) -> None:
+    response = exporter.post(body, f"{JSON}; charset=utf-8")
+    assert (response.status_code, response["Content-Type"]) == (400, JSON)
+    assert response.json()["code"] == INVALID
+    assert message in response.json()["message"]
+
+
+def test_who_may_not_send_is_refused_in_the_form_of_the_request(
+    exporter: Exporter, editor: User, viewer: User, settings: Settings
+) -> None:
+    for content_type in ("text/plain", "application/grpc", ""):
+        assert exporter.post(WHOLE, content_type).status_code == 415
+    reader = Exporter(editor, Scope.READ)
+    code, text = reader.refused(reader.post(WHOLE), 403)
+    assert (code, "scopes of this token (read)" in text) == (DENIED, True)
+    reader.client.defaults.clear()
+    response = reader.client.post("/v1/traces", WHOLE, content_type=PROTOBUF)
+    assert reader.refused(response, 401)[0] == UNAUTHENTICATED
+    assert response["WWW-Authenticate"].startswith("Bearer")
+    assert reader.refused(
+        exporter.client.get("/v1/traces", headers={"content-type": PROTOBUF}), 405
+    )[0] == (UNIMPLEMENTED)
+    # Other signals have no place here.
+    assert exporter.client.post("/v1/metrics", WHOLE, content_type=PROTOBUF).status_code == 404
+    settings.API_REQUESTS_PER_MINUTE = 1
+    assert exporter.post(b"").status_code == 200
+    response = exporter.post(WHOLE)
+    assert exporter.refused(response, 429)[0] == EXHAUSTED
+    assert response["Retry-After"]
+    assert not Trace.objects.exists()
+
+
+def test_spans_that_lie_are_taken_without_what_cannot_be(exporter: Exporter) -> None:
+    assert exporter.post(b"").status_code == 200
+    late, backward, unset = span(2, 1), span(3, 1), span(4, 1)
+    late.start_time_unix_nano = 2**64 - 1
+    backward.end_time_unix_nano = BEGIN - 1
+    unset.start_time_unix_nano = unset.end_time_unix_nano = 0
+    own = span(5, 5, name="its own parent")
+    strange = span(6, 1, name="a\0b" * 200, gen_ai__usage__input_tokens=-7, llm__cost__total=-1.0)
+    strange.attributes.add(key="gen_ai.usage.output_tokens", value=any_value(2**62))
+    strange.attributes.add(
+        key="input.value", value=any_value([{"k": [1.5, float("nan"), b"\xff"]}])
+    )
+    strange.attributes.add(key="nothing")
+    nameless = Span(trace_id=bytes(16), span_id=b"12345678", name="nobody")
+    short = Span(trace_id=b"1", span_id=b"1", name="short")
+    rejected, message = exporter.send(
+        span(1, name="agent"), late, backward, unset, own, strange, nameless, short
+    )
+    assert rejected == 2
+    assert "Span 'nobody' has no trace id of 16 bytes" in message
+    spans = {int(row.span_id, 16): row for row in TraceSpan.objects.all()}
+    assert {number: row.started_ns is None for number, row in spans.items()} == {
+        **{1: False, 2: True, 3: False, 4: True, 5: False, 6: False}
+    }
+    assert [spans[number].step.get("duration_ms") for number in (1, 2, 3, 4)] == [100, *[None] * 3]
+    assert spans[5].parent_id == ""
+    step = spans[6].step
+    assert (len(step["name"]), step["input"]) == (200, [{"k": [1.5, None, "/w=="]}])
+    assert not step.keys() & {"input_tokens", "output_tokens", "cost_usd"}
+
+
+def test_one_wrong_span_in_json_does_not_take_the_others_with_it(exporter: Exporter) -> None:
+    def written(number: int, **changes: Any) -> dict[str, Any]:
+        ids = {"traceId": f"{1:032x}", "spanId": f"{number:016X}"}
+        times = {"startTimeUnixNano": str(BEGIN), "endTimeUnixNano": BEGIN + 10**7}
+        return {**ids, **times, "name": "agent", "unknown": {"a": 1}, **changes}
+
+    spans = [
+        written(1),
+        written(2, startTimeUnixNano="-5"),
+        written(3, traceId="not hexadecimal"),
+        written(4, attributes=[{"key": "k", "value": {"intValue": "much"}}]),
+        written(5, links=[{"traceId": "zz"}], parentSpanId=f"{1:016x}", kind=3),
+        written(6, startTimeUnixNano="32503680000000000000"),
+    ]
+    body = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}, {"resource": {"attributes": 5}}]}
+    response = exporter.post(json.dumps(body).encode(), JSON)
+    said = response.json()["partialSuccess"]
+    assert (response.status_code, said["rejectedSpans"]) == (200, "4")
+    assert "startTimeUnixNano" in said["errorMessage"]
+    assert {int(row.span_id, 16) for row in TraceSpan.objects.all()} == {1, 5}
+
+
+def test_a_trace_without_end_keeps_a_place_for_its_first_span(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "MAX_TRACE_SPANS", 10)
+    many = [span(number, 1) for number in range(2, 22)]
+    rejected, message = exporter.send(*many[:12])
+    assert (rejected, "may have 10 spans; more are left out" in message) == (3, True)
+    assert exporter.send(*many[:9]) == (0, "")  # the same again
+    assert exporter.send(*many[12:])[0] == 8
+    assert exporter.send(span(1, name="agent", output__value="Yes."), span(30, 1))[0] == 1
+    trace = Trace.objects.get()
+    assert (trace.span_count, trace.answer) == (10, "Yes.")
+
+
+def test_a_refusal_is_a_status_of_google_rpc() -> None:
+    content = otlp.write_status(3, "Über", PROTOBUF)
+    assert RpcStatus.FromString(content) == RpcStatus(code=3, message="Über")
+    assert json.loads(otlp.write_status(3, "Über", JSON)) == {"code": 3, "message": "Über"}
