@@ -92,6 +92,11 @@ urlpatterns = [
         what_if.what_if_matrix_file,
         name="what-if-matrix-file",
     ),
+    path(
+        "suites/<slug:slug>/what-if/scores.csv",
+        what_if.what_if_histogram_file,
+        name="what-if-histogram-file",
+    ),
     path("suites/<slug:slug>/what-if/score/", what_if.what_if_score, name="what-if-score"),
     path("suites/<slug:slug>/draft/save/", suites.draft_save, name="draft-save"),
     path("suites/<slug:slug>/draft/discard/", suites.draft_discard, name="draft-discard"),

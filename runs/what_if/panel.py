@@ -463,6 +463,12 @@ def matrix_file(matrix: FlipMatrix) -> str:
     )
 
 
+def histogram_file(histogram: ScoreHistogram) -> str:
+    """Return the histogram as CSV, a line for each of its columns."""
+    rows = ((row.scores, row.before, row.after) for row in histogram.rows)
+    return csv_text(("scores", "results_before", "results_after"), rows)
+
+
 SHOWN_ALONGSIDE = 20
 ON_A_PAGE = 100
 RANKS = {"pass": 3, "borderline": 2, "fail": 1, "error": 0}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
@@ -38,6 +38,7 @@ from runs.what_if.panel import (
     filter_flips,
     flip_table,
     flips_file,
+    histogram_file,
     matrix_file,
 )
 from runs.what_if.services import score_again
@@ -166,6 +167,18 @@ def what_if_matrix_file(request: MemberRequest, slug: str) -> HttpResponse:
     matrix = page.answer.matrix if page.answer else FlipMatrix((), (), ())
     number = page.run.number if page.run else 0
     return csv_answer(matrix_file(matrix), f"{slug}-{number}-what-if-matrix.csv")
+
+
+@require_safe
+@may_change_suites
+def what_if_histogram_file(request: MemberRequest, slug: str) -> HttpResponse:
+    """Return how many results have which scores before and under the stored draft, as a CSV file."""
+    page = WhatIfRequest(request, slug).answer()
+    if page.answer is None or page.run is None:
+        raise Http404("there is no run to draw")
+    return csv_answer(
+        histogram_file(page.answer.histogram), f"{slug}-{page.run.number}-what-if-scores.csv"
+    )
 
 
 @require_POST

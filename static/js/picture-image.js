@@ -44,7 +44,7 @@ function placed(drawn, { left, top, width, height }) {
 }
 
 function drawing(figure) {
-  const drawn = figure.querySelector(":scope > svg");
+  const drawn = [...figure.querySelectorAll(":scope > svg")].find((svg) => svg.checkVisibility());
   const frame = drawn.getBoundingClientRect();
   const at = ({ left, top, width, height }) => (
     { left: left - frame.left + EDGE.left, top: top - frame.top + EDGE.top, width, height }
@@ -127,7 +127,7 @@ function table(drawn) {
 }
 
 function drawn(panel) {
-  const figure = panel.querySelector("[data-picture]");
+  const figure = panel.querySelector("[data-picture], figure.chart:has(> svg)");
   if (figure) return drawing(figure);
   const heat = panel.querySelector("table.heat");
   return heat ? heatMap(heat) : table(panel.querySelector("table[data-image]"));
@@ -144,7 +144,7 @@ async function image(panel) {
   whole.append(
     element("rect", { ...size, fill: backgroundColor }),
     words(title, EDGE.left, 22, getComputedStyle(heading)),
-    words(label, EDGE.left, 40, getComputedStyle(panel.querySelector("header p, caption"))),
+    words(label, EDGE.left, 40, getComputedStyle(panel.querySelector("header p, caption, figcaption"))),
     ...parts,
   );
   return rastered(new XMLSerializer().serializeToString(whole), size);

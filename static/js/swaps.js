@@ -29,8 +29,8 @@ document.addEventListener("htmx:afterSwap", ({ detail }) => {
   if (id && location.hash === `#${id}`) unfold(id);
 });
 
-// If a swap removes the focused element, the same link or button of the new content gets the focus, or else the
-// whole part. htmx itself restores the focus of elements with an id.
+// If a swap removes the focused element, the same link, button or region of the new content gets the focus, or else
+// the whole part. htmx itself restores the focus of elements with an id.
 let lostFocus = null;
 
 function signature(part) {
@@ -38,16 +38,22 @@ function signature(part) {
   return `${part.tagName} ${name}`;
 }
 
-document.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  const { id } = detail.target;
+// Of a part that is replaced, or of one that comes along with it.
+function noteFocus({ target }) {
   const focused = document.activeElement;
-  lostFocus = id && detail.target.contains(focused) ? { id, signature: signature(focused) } : null;
+  if (target.id && target.contains(focused)) lostFocus = { id: target.id, signature: signature(focused) };
+}
+
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  lostFocus = null;
+  noteFocus(detail);
 });
+document.addEventListener("htmx:oobBeforeSwap", ({ detail }) => noteFocus(detail));
 
 document.addEventListener("htmx:afterSwap", () => {
   const part = lostFocus && document.activeElement === document.body && document.getElementById(lostFocus.id);
   if (!part) return;
-  const controls = [...part.querySelectorAll("a[href], button, summary, input, select, textarea")];
+  const controls = [...part.querySelectorAll("a[href], button, summary, input, select, textarea, [tabindex='0']")];
   // Not a button that decides at once: Enter would decide on what comes next.
   const same = controls.find(
     (control) => !control.dataset.key && signature(control) === lostFocus.signature && control.checkVisibility(),

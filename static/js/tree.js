@@ -77,6 +77,25 @@ document.addEventListener("submit", (event) => {
     tree().dispatchEvent(new Event("input", { bubbles: true }));
   }
 }, true);
+// The answer under way replaces the buttons and the choice of the panel, and with them what they would ask: they ask
+// when it has come.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("#what-if button[hx-post]");
+  if (!button || !underWay.size) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  noRequests().then(() => document.getElementById(button.id)?.click());
+}, true);
+document.addEventListener("change", (event) => {
+  const { id, value } = event.target;
+  if (!event.target.matches("#what-if select[hx-post]") || !underWay.size) return;
+  event.stopImmediatePropagation();
+  noRequests().then(() => {
+    const choice = document.getElementById(id);
+    choice.value = value;
+    choice.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+}, true);
 document.addEventListener("submit", (event) => setTimeout(() => { if (!event.defaultPrevented) isLeaving = true; }));
 addEventListener("pageshow", () => { isLeaving = false; });
 addEventListener("beforeunload", (event) => {

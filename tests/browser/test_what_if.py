@@ -69,10 +69,17 @@ def test_what_if_shows_flips_and_becomes_a_run_by_keyboard(
     expect(page.locator("#pass_threshold-help")).to_contain_text("Saved: 0.8.")
     expect(panel).to_contain_text("1 case would flip")
     move_a_threshold(page, panel)
+    act_while_an_answer_comes(page, panel)
+    for part, name in ((panel, "what-if"), (page.locator("#histogram"), "what-if-scores")):
+        with page.expect_download() as saved:
+            part.get_by_role("button", name="PNG").dispatch_event("click")
+        assert saved.value.suggested_filename == f"support-1-{name}.png"
+        assert saved.value.path().read_bytes().startswith(b"\x89PNG")
     with page.expect_download() as saved:
-        panel.get_by_role("button", name="PNG").dispatch_event("click")
-    assert saved.value.suggested_filename == "support-1-what-if.png"
-    assert saved.value.path().read_bytes().startswith(b"\x89PNG")
+        page.locator("#histogram").get_by_role("link", name="CSV").click()
+    lines = saved.value.path().read_text().splitlines()
+    assert lines[0].removeprefix("\ufeff") == "scores,results_before,results_after"
+    assert [sum(int(line.split(",")[place]) for line in lines[1:]) for place in (1, 2)] == [3, 3]
     made = score_again(page)
     assert (made.pass_count, made.fail_count, made.source_run) == (2, 1, asked)
 
@@ -134,6 +141,26 @@ def move_a_threshold(page: Page, panel: Locator) -> None:
     expect(page.locator("#draft-count")).to_contain_text("Draft saved")
     enter(page, field, "0.85")
     expect(panel).to_contain_text("1 case would flip")
+
+
+def act_while_an_answer_comes(page: Page, panel: Locator) -> None:
+    """Press a button and read the table of scores while the answer that replaces both is on its way."""
+    held: list[Route] = []
+    page.route(ASKS, lambda route: held.append(route))
+    table = page.get_by_role("region", name="Table of scores")
+    page.locator("#histogram-table > summary").click()
+    with page.expect_request(ASKS):
+        enter(page, page.get_by_label("Pass from", exact=True), "0.84")
+    panel.locator("button[aria-pressed=false]").click()
+    table.focus()
+    with page.expect_request(ASKS):
+        held.pop().continue_()
+    page.unroute(ASKS)
+    held.pop().continue_()
+    expect(panel.locator("button[aria-pressed=true]")).to_have_count(1)
+    expect(table).to_be_focused()
+    panel.locator("button[aria-pressed=true]").click()
+    expect(panel.locator("button[aria-pressed=true]")).to_have_count(0)
 
 
 def see_the_skeleton(panel: Locator) -> None:

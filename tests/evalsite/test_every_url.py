@@ -204,6 +204,7 @@ PAGES: Mapping[str, Page] = {
     "runs:what-if": Page("editor", post=CONFLICT, place=SUITE),
     "runs:what-if-file": Page("editor", place=SUITE),
     "runs:what-if-matrix-file": Page("editor", place=SUITE),
+    "runs:what-if-histogram-file": Page("editor", place=SUITE),
     "runs:what-if-score": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=SUITE),
     "runs:evaluator-kinds": Page("editor", place=SUITE),
     "runs:evaluator-add": form("editor", SUITE | {"kind": "llm_judge"}),
