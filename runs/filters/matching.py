@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, reduce
 from typing import Any, TypeGuard
 
-from django.db.models import Avg, F, FloatField, Func, Q, QuerySet, Sum
+from django.db.models import Avg, F, FloatField, Func, Q, QuerySet, Sum, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, Round
 
@@ -25,7 +25,7 @@ from runs.engine.plan import METRICS_KIND, read_plan
 from runs.filters.fields import NOTHING, ChangeTest, Checked, Field, Source, Test, ValueKind
 from runs.filters.language import All, Direction, Not, Operator, Some, Words
 from runs.lists import with_tag
-from runs.models.database import among
+from runs.models.database import JsonInside, among
 from runs.models.results import MAX_MARKS, EvaluatorScore, Result, ResultStatus, ScoreState
 from runs.models.reviews import Review, ReviewItem
 from runs.models.run_cases import FIGURES, RUNNING, WAITING, RunCase
@@ -170,9 +170,7 @@ class CaseRows:
         return CaseText.objects.with_words(column, wanted, scopes=self.suites).values("case")
 
     def _with_metadata(self, key: str, value: str | None) -> Iterable[int]:
-        rows = self.cases.values_list("pk", "metadata").iterator(chunk_size=5000)
-        for pk, metadata in rows:
-            found = _texts(_inside(metadata, key))
+        for pk, found in _metadata_texts(self.cases, "metadata", key):
             if not found if value is None else value in found:
                 yield pk
 
@@ -437,10 +435,11 @@ class ResultRows(CaseRows):
 
     def _names(self, field: Field) -> Iterable[tuple[int, Iterable[str]]]:
         if field.source == Source.METADATA:
-            rows = self.rows.values_list("pk", "case__metadata")
-            return ((pk, _texts(_inside(metadata, field.key))) for pk, metadata in rows)
+            return _metadata_texts(self.rows, "case__metadata", field.key)
         if field.key == "tags":
-            return self.rows.values_list("pk", "case__tags")
+            read = cache(json.loads)
+            rows = self.rows.values_list("pk", Cast("case__tags", TextField()))
+            return ((pk, read(tags)) for pk, tags in rows)
         if field.key == "tool":
             return self._with_tools().values_list("result__run_case__pk", "tools")
         if field.key == "error_stage":
@@ -557,6 +556,23 @@ def _change(before: Any, after: Any) -> float:
     if before in VERDICTS and after in VERDICTS:
         return VERDICTS[after] - VERDICTS[before]
     return 0.0
+
+
+def _metadata_texts(
+    rows: QuerySet[Any, Any], column: str, key: str
+) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the ids of rows, each with what its metadata has under a key; values that recur are read once."""
+    # The first of keys joined by dots may be a key itself, or have the others in it.
+    whole = "." in key
+    text: Any = Cast(column, TextField()) if whole else JsonInside(column, key)
+
+    @cache
+    def texts(found: str | None) -> Sequence[str]:
+        value = None if found is None else json.loads(found)
+        return _texts(_inside(value, key) if whole else value)
+
+    for pk, found in rows.values_list("pk", text).iterator(chunk_size=5000):
+        yield pk, texts(found)
 
 
 def _inside(value: Any, key: str) -> Any:

@@ -43,6 +43,7 @@ OWN_FIGURES: Mapping[str, Callable[[GroupFigures], Any]] = {
     "judge_cost": lambda group: group.judge_usd,
 }
 COUNTS = ("case_id", "live_state", "executions", "ended", "scored", "passed")
+MEANS = ("score", "latency_ms")
 COSTS = ("run_cost_usd", "evaluation_cost_usd")
 
 
@@ -97,10 +98,10 @@ def group_list(
     names = {} if field.key == "state" else read.names(field)
     columns = _columns(query, unknown)
     values = {name: read.values(column) for name, column in columns.items()}
-    sums = _sums(run)
+    sums = _sums(run) if run.repetitions > 1 else {}
     is_completed = run.status == RunStatus.COMPLETED
     by_state = field.key == "state"
-    rows = cases.order_by("position", "pk").values_list("pk", *COUNTS, *COSTS)
+    rows = cases.order_by("position", "pk").values_list("pk", *COUNTS, *MEANS, *COSTS)
     grouped = [
         GroupedCase(
             names=(state,) if by_state else names.get(pk, ()),
@@ -109,13 +110,13 @@ def group_list(
             counted=executions if is_completed else ended,
             passed=passed,
             errors=ended - scored,
-            scores=sums[case][0],
-            latencies=sums[case][1],
+            scores=sums[case][0] if sums else _sum_of_one(score),
+            latencies=sums[case][1] if sums else _sum_of_one(latency_ms),
             target_usd=target_usd,
             judge_usd=judge_usd,
             values={name: found.get(pk) for name, found in values.items()},
         )
-        for pk, case, state, executions, ended, scored, passed, target_usd, judge_usd in rows
+        for pk, case, state, executions, ended, scored, passed, score, latency_ms, target_usd, judge_usd in rows
     ]
     summed = [
         name
@@ -149,6 +150,11 @@ def _columns(query: ResultsQuery, unknown: Sequence[str]) -> Mapping[str, Field]
         and (field := find_field(name))
         and field.is_number
     }
+
+
+def _sum_of_one(value: float | None) -> tuple[float, int]:
+    """Return the sum of what a case's only result has, with its count; the row of the case has it as its mean."""
+    return (0.0, 0) if value is None else (value, 1)
 
 
 def _sums(run: Run) -> Mapping[int, tuple[tuple[float, int], tuple[float, int]]]:
