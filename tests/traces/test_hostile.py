@@ -15,7 +15,8 @@ from pytest_django import Settings
 from evalsite.access.roles import Scope
 from runs.models.traces import Trace, TraceSpan
 from runs.traces import otlp, receiving
-from tests.traces.sent import BEGIN, PROTOBUF, Exporter, any_value, request, span
+from tests.traces.sent import Exporter
+from tests.traces.wire import BEGIN, PROTOBUF, any_value, request, span
 
 pytestmark = pytest.mark.django_db
 JSON = "application/json"

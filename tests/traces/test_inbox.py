@@ -16,7 +16,8 @@ from runs.models.suites import Suite, Target
 from runs.models.traces import Trace, TraceSpan, TraceState
 from tests.support.factories import again, make_case, make_suite, make_target
 from tests.support.trees import CHECK, tree
-from tests.traces.sent import Exporter, span
+from tests.traces.sent import Exporter
+from tests.traces.wire import span
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,8 @@ from runs.running.retrying import retry_results, stop_run
 from tests.running.test_pushing import figures, open_run
 from tests.support.factories import again, make_user
 from tests.support.members import make_client
-from tests.traces.sent import Exporter, request, span
+from tests.traces.sent import Exporter
+from tests.traces.wire import request, span
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
