@@ -17,6 +17,7 @@ from evaluators.reading.json import read_json
 from runs.documents import Document
 from runs.formats.suite_files import MAX_SLUG_LENGTH
 from runs.lists import MAX_INTEGER
+from runs.running.external_scores import MAX_SCORES
 from runs.running.pushing import MAX_PUSHES
 from runs.running.services import (
     MAX_CONCURRENCY,
@@ -138,6 +139,7 @@ Dollars = Annotated[
 ]
 # SQLite takes no larger number.
 Id = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Key = Annotated[str, Field(min_length=1, max_length=MAX_KEY_LENGTH)]
 
 
@@ -224,6 +226,34 @@ class PushedOutputBody(Document):
     """The key of the case."""
     repetition: Annotated[int, Field(ge=1, le=MAX_REPETITIONS)] = 1
     """Which repetition."""
+
+
+class ExternalScoreBody(Body):
+    """A score that another tool gave one result."""
+
+    case: Key
+    """The key of the case."""
+    repetition: Annotated[int, Field(ge=1, le=MAX_REPETITIONS)] = 1
+    """Which repetition."""
+    source: str
+    """The tool that gave it, such as ragas; at most 80 characters, without a slash."""
+    name: str
+    """What it says, such as faithfulness; at most 120 characters."""
+    value: Finite | None = None
+    """The score; null for a label alone."""
+    range: tuple[Finite, Finite] = (0.0, 1.0)
+    """The lowest and the highest value there is."""
+    label: str = ""
+    """A word for it, such as toxic; at most 200 characters."""
+    reason: str = ""
+    """Why; at most 10,000 characters."""
+
+
+class PushScoresBody(Body):
+    """Scores of other tools for results of a run."""
+
+    scores: Annotated[tuple[ExternalScoreBody, ...], Field(min_length=1, max_length=MAX_SCORES)]
+    """The scores, in any order."""
 
 
 class PushOutputsBody(Body):

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from evaluators.models import LanguageModel
 from runs.api.bodies import (
     PushOutputsBody,
+    PushScoresBody,
     ResumeBody,
     RetryBody,
     RunChoicesBody,
@@ -28,6 +29,7 @@ from runs.models.results import Result, ResultStatus
 from runs.models.suites import Suite, Target
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.running.estimate import CaseChoice, EstimateRequest, estimate
+from runs.running.external_scores import GivenScore, push_scores
 from runs.running.pushing import Push, close_run, push_outputs
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules, apply_rules
@@ -259,6 +261,38 @@ def outputs(request: Request, body: PushOutputsBody, run: str) -> PushedDoc:
     """
     pushes = [Push(one.case, one.model_extra or {}, one.repetition) for one in body.outputs]
     return PushedDoc.model_validate(push_outputs(get_run(run), pushes))
+
+
+class PushedScoresDoc(Document):
+    """What became of the scores of one batch."""
+
+    added: int
+    """How many are new."""
+    changed: int
+    """How many replaced another of the same result, source and name."""
+    unchanged: int
+    """How many were there already."""
+
+
+@writes(
+    "Push scores of other tools",
+    PushedScoresDoc,
+    body=PushScoresBody,
+    permission=MAY_START,
+    path=[RUN],
+    tag="runs",
+)
+def scores(request: Request, body: PushScoresBody, run: str) -> PushedScoresDoc:
+    """Store scores that other tools gave to results, beside ours; they never count in a verdict.
+
+    A score of the same result, source and name is replaced, so this is safe to repeat. A rerun that replaces an
+    output removes its scores. One that cannot be read, or belongs to no case of the run, refuses the batch.
+    """
+    given = [
+        GivenScore(**one.model_dump(exclude={"range"}), low=one.range[0], high=one.range[1])
+        for one in body.scores
+    ]
+    return PushedScoresDoc.model_validate(push_scores(get_run(run), given))
 
 
 class ClosedDoc(Document):

@@ -71,7 +71,7 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response |
     if isinstance(error, FilterError):
         error = ValidationError({"filter": [str(error)]})
     if isinstance(error, UnusablePushesError):
-        texts = {pointer("outputs", place): [text] for place, text in error.problems.items()}
+        texts = {pointer(error.field, place): [text] for place, text in error.problems.items()}
         error = UnusableBodyError(texts)
     if isinstance(error, UnusableBodyError):
         error = ValidationError({place or "/": texts for place, texts in error.errors.items()})

@@ -59,6 +59,7 @@ urlpatterns = [
     path("runs/<str:run>/resume", run_calls.resume, name="api-run-resume"),
     path("runs/<str:run>/retry", run_calls.retry, name="api-run-retry"),
     path("runs/<str:run>/outputs", run_calls.outputs, name="api-run-outputs"),
+    path("runs/<str:run>/scores", run_calls.scores, name="api-run-scores"),
     path("runs/<str:run>/awaited", run_calls.awaited, name="api-run-awaited"),
     path("runs/<str:run>/close", run_calls.close, name="api-run-close"),
     path("runs/<str:run>/results", views.run_results, name="api-run-results"),

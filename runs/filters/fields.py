@@ -64,9 +64,11 @@ class Source(StrEnum):
     EVALUATOR = "evaluator"
     METRIC = "metric"
     DIMENSION = "dimension"
+    EXTERNAL = "external"
 
 
-OWN_SOURCES = (Source.EVALUATOR, Source.METRIC, Source.DIMENSION)
+OWN_SOURCES = (Source.EVALUATOR, Source.METRIC, Source.DIMENSION, Source.EXTERNAL)
+SHARES = (Source.EVALUATOR, Source.EXTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def find_field(name: str) -> Field | None:
     """
     source, _, key = name.partition(".")
     if key and source in OWN_SOURCES:
-        kind = ValueKind.SHARE if source == Source.EVALUATOR else ValueKind.POINTS
+        kind = ValueKind.SHARE if source in SHARES else ValueKind.POINTS
         return _own(key, Source(source), kind)
     if name.startswith(METADATA) and len(name) > len(METADATA):
         return Field(name, ValueKind.NAME, source=Source.METADATA, key=name.removeprefix(METADATA))
@@ -218,6 +220,7 @@ class Vocabulary:
     evaluators: Sequence[str] = ()
     metrics: Sequence[str] = ()
     dimensions: Sequence[str] = ()
+    external: Sequence[str] = ()
     compares: bool = False
     suggested: Mapping[str, Collection[str]] = field(default_factory=dict)
 
@@ -228,13 +231,15 @@ class Vocabulary:
             *(_own(path, Source.EVALUATOR, ValueKind.SHARE) for path in self.evaluators),
             *(_own(key, Source.METRIC, ValueKind.POINTS) for key in self.metrics),
             *(_own(key, Source.DIMENSION, ValueKind.POINTS) for key in self.dimensions),
+            *(_own(name, Source.EXTERNAL, ValueKind.SHARE) for name in self.external),
         )
 
     def find(self, name: str) -> Field | str:
         """Return the field of a name, or why there is none.
 
         Fields of every case come first, then evaluators by path or, where only one has it, by name, then metrics
-        and dimensions. `evaluator.`, `metric.` or `dimension.` before a name leaves the others out.
+        and dimensions, and external scores by source/name. `evaluator.`, `metric.`, `dimension.` or `external.`
+        before a name leaves the others out.
         """
         plain = _plain(name)
         for shared in self.fields:
@@ -253,10 +258,13 @@ class Vocabulary:
         exact = [one for one in own if _plain(one.key) == plain]
         if exact:
             return exact[0]
-        last = [one for one in own if _plain(one.key.rpartition("/")[2]) == plain]
+        named = [one for one in own if _plain(one.key.rpartition("/")[2]) == plain]
+        # What other tools push must not change what a filter asks.
+        last = [one for one in named if one.source != Source.EXTERNAL] or named
         if len(last) > 1:
             paths = " or ".join(one.key for one in last)
-            return f"{len(last)} evaluators are named “{name}”. Write {paths}."
+            what = "external scores" if last[0].source == Source.EXTERNAL else "evaluators"
+            return f"{len(last)} {what} are named “{name}”. Write {paths}."
         if last:
             return last[0]
         known = {_plain(one.name): one.name for one in (*self.fields, *own)}
@@ -288,7 +296,8 @@ def field_filter(source: Source, name: str, operator: Operator, value: float) ->
 
 
 def _own(key: str, source: Source, kind: ValueKind) -> Field:
-    return Field(key, kind, f"score of the {source}", source, key, can_change=True)
+    help = "external score" if source == Source.EXTERNAL else f"score of the {source}"
+    return Field(key, kind, help, source, key, can_change=True)
 
 
 def read_checked(text: str, vocabulary: Vocabulary) -> Checked:

@@ -26,7 +26,14 @@ from runs.filters.fields import NOTHING, ChangeTest, Checked, Field, Source, Tes
 from runs.filters.language import All, Direction, Not, Operator, Some, Words
 from runs.lists import with_tag
 from runs.models.database import JsonInside, among
-from runs.models.results import MAX_MARKS, EvaluatorScore, Result, ResultStatus, ScoreState
+from runs.models.results import (
+    MAX_MARKS,
+    EvaluatorScore,
+    ExternalScore,
+    Result,
+    ResultStatus,
+    ScoreState,
+)
 from runs.models.reviews import Review, ReviewItem
 from runs.models.run_cases import FIGURES, RUNNING, WAITING, RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
@@ -329,6 +336,8 @@ class ResultRows(CaseRows):
         """Return rows with a `value` that is not null, and their column with the case, or its row in the run."""
         if field.source == Source.EVALUATOR:
             return self._evaluator(field.key)
+        if field.source == Source.EXTERNAL:
+            return self._external(field)
         if field.source in PARTS:
             return self._part(field)
         if field.key == TOKENS:
@@ -405,6 +414,16 @@ class ResultRows(CaseRows):
         mean = Round(Cast(Avg("part"), FloatField()), SCORE_DIGITS)
         key = self._case_column("result__")
         return [(scored.order_by().values(key).annotate(value=mean), key)]
+
+    def _external(self, field: Field) -> Sequence[tuple[QuerySet[Any, Any], str]]:
+        """Return the means of a score that another tool gave."""
+        source, _, name = field.key.partition("/")
+        given = ExternalScore.objects.filter(
+            self._of("result__run"), source=source, name=name, score__isnull=False
+        )
+        mean = Round(Avg("score"), SCORE_DIGITS)
+        key = self._case_column("result__")
+        return [(given.order_by().values(key).annotate(value=mean), key)]
 
     def has_changed(self, test: ChangeTest) -> Q:
         """Return the condition that a figure or the verdict of a case changed against the baseline."""

@@ -364,8 +364,10 @@ def in_state(cases: LiveCases, query: ResultsQuery) -> LiveCases:
 
 def run_vocabulary(*runs: Run, compares: bool = False) -> Vocabulary:
     """Return what a filter can ask about the cases of runs; with `compares`, also how they changed."""
-    stored = Run.objects.filter(pk__in=[run.pk for run in runs]).values_list("pk", "snapshot")
-    snapshots = dict(stored.order_by())
+    stored = Run.objects.filter(pk__in=[run.pk for run in runs]).order_by()
+    rows = stored.values_list("pk", "snapshot", "external_names")
+    snapshots = {pk: snapshot for pk, snapshot, _ in rows}
+    external = sorted({name for _, _, names in rows for name in names})
     own = Case.objects.filter(
         pk__in=RunCase.objects.filter(run__in=runs).values("case_id"), evaluators__isnull=False
     )
@@ -375,6 +377,7 @@ def run_vocabulary(*runs: Run, compares: bool = False) -> Vocabulary:
         evaluators=tree_paths(trees),
         metrics=part_keys(runs, Source.METRIC),
         dimensions=part_keys(runs, Source.DIMENSION),
+        external=external,
         compares=compares,
     )
 

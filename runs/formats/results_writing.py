@@ -155,6 +155,9 @@ def review_sentence(verdict: str, *, is_counted: bool) -> str:
     return f"Reviewers decided {verdict}, which {how}."
 
 
+EXTERNAL = "external_scores"
+
+
 @dataclass(frozen=True, slots=True)
 class ResultLine:
     """One execution of a case.
@@ -193,6 +196,7 @@ class ResultLine:
     finished_at: str | None = None
     scale: int = 1
     outcomes_judge: EvaluatorLine | None = None
+    external_scores: tuple[Mapping[str, Any], ...] = ()
 
     def found(self, *, passed: bool) -> list[str]:
         """Return the hits, or the misses, of all its evaluators in tree order (SCORING §2)."""
@@ -224,6 +228,7 @@ class ResultLine:
                 else {}
             ),
             **self._final_evaluation(),
+            **({EXTERNAL: list(self.external_scores)} if self.external_scores else {}),
             "error": self.error or None,
             "error_stage": self.error_stage or None,
             "warnings": list(self.warnings),

@@ -203,6 +203,43 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="ExternalScore",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("source", models.CharField(max_length=80)),
+                ("name", models.CharField(max_length=120)),
+                ("score", models.FloatField(blank=True, null=True)),
+                ("value", models.FloatField(blank=True, null=True)),
+                ("low", models.FloatField(default=0.0)),
+                ("high", models.FloatField(default=1.0)),
+                ("label", models.CharField(blank=True, default="", max_length=200)),
+                ("reason", models.TextField(blank=True, default="")),
+                ("pushed_at", models.DateTimeField()),
+                (
+                    "result",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="external_scores",
+                        to="runs.result",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("source", "name"),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("result", "source", "name"), name="external_score_one_a_name"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="ResultOutput",
             fields=[
                 (
@@ -495,6 +532,7 @@ class Migration(migrations.Migration):
                 ("summary", models.JSONField(blank=True, null=True)),
                 ("snapshot", models.JSONField()),
                 ("leaf_scores", models.BinaryField(blank=True, null=True)),
+                ("external_names", models.JSONField(blank=True, default=list)),
                 (
                     "campaign",
                     models.ForeignKey(

@@ -329,6 +329,43 @@ class EvaluatorScore(models.Model):
         return self.path
 
 
+MAX_SOURCE_LENGTH, MAX_SCORE_NAME_LENGTH, MAX_LABEL_LENGTH = 80, 120, 200
+
+
+class ExternalScore(models.Model):
+    """A score that another tool gave a result, named by its source; it never counts in the verdict.
+
+    `value` is on the scale from `low` to `high`, None for a label alone, and `score` is the same on 0 to 1.
+    """
+
+    result = models.ForeignKey(
+        Result, on_delete=models.CASCADE, related_name="external_scores", db_index=False
+    )
+    source = models.CharField(max_length=MAX_SOURCE_LENGTH)
+    name = models.CharField(max_length=MAX_SCORE_NAME_LENGTH)
+    score = models.FloatField(null=True, blank=True)
+    value = models.FloatField(null=True, blank=True)
+    low = models.FloatField(default=0.0)
+    high = models.FloatField(default=1.0)
+    label = models.CharField(max_length=MAX_LABEL_LENGTH, blank=True, default="")
+    reason = models.TextField(blank=True, default="")
+    pushed_at = models.DateTimeField()
+
+    class Meta:
+        """By source and name."""
+
+        ordering = ("source", "name")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("result", "source", "name"), name="external_score_one_a_name"
+            ),
+        )
+
+    def __str__(self) -> str:
+        """Return source and name, as filters and columns name it."""
+        return f"{self.source}/{self.name}"
+
+
 class CallPurpose(models.TextChoices):
     """Which of the two costs a call counts as."""
 

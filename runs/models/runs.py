@@ -201,6 +201,8 @@ class Run(models.Model):
     summary = models.JSONField(null=True, blank=True)
     snapshot = models.JSONField()
     leaf_scores = models.BinaryField(null=True, blank=True)
+    # The external scores that its results have, as filters and columns name them: source/name.
+    external_names = models.JSONField(default=list, blank=True)
     removal = models.ForeignKey(
         "runs.Removal", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
     )

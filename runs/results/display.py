@@ -34,6 +34,7 @@ HEADINGS: Mapping[Source, str] = {
     Source.EVALUATOR: "Evaluators",
     Source.METRIC: "Metrics",
     Source.DIMENSION: "Dimensions",
+    Source.EXTERNAL: "External scores",
     Source.METADATA: "Metadata",
 }
 # What the order is called where no column has its name.

@@ -43,6 +43,7 @@ from runs.formats.tables import csv_parts
 from runs.models.database import TextBytes, among, database_now, read_ids
 from runs.models.results import (
     EvaluatorScore,
+    ExternalScore,
     Result,
     ResultOutput,
     ResultStatus,
@@ -61,6 +62,7 @@ from runs.results.case_rows import (
     with_cells,
 )
 from runs.results.documents import case_lines
+from runs.results.external_scores import external_scores
 from runs.results.groups import group_list, group_rows
 from runs.results.result_state import cause_text, result_cause
 from runs.results.run_figures import run_repetitions
@@ -140,11 +142,14 @@ def _some(
     for row in scores.values_list(*SCORE_COLUMNS, named=True):
         rows[row.result_id][row.path] = row
     costs = read_result_costs(run, list(results.values()))
+    external = external_scores(run, ids)
     for pk in ids:
         # The run may be deleted meanwhile.
         if pk in results:
             own = output if output is not None and output.pk == pk else None
-            yield results[pk], _line(run, plan, results[pk], own, rows[pk], costs[pk])
+            line = _line(run, plan, results[pk], own, rows[pk], costs[pk])
+            given = tuple(document.as_json() for document in external[pk])
+            yield results[pk], replace(line, external_scores=given)
         if output is not None and output.pk == pk:
             output = next(outputs, None)
 
@@ -360,17 +365,20 @@ def results_csv(
 
     Scores are 0 to 1, `raw_score` is on the suite's `scale`, those of evaluators are after negation;
     metrics are 0 to 5, dimensions 0 to 10, costs US dollars, latencies milliseconds. `score:` columns
-    are named by evaluators' paths, `metric:` and `dimension:` ones by the path and the key. Raises
+    are named by evaluators' paths, `metric:` and `dimension:` ones by the path and the key, `external:` ones by
+    the source and the name, 0 to 1 or a label. Raises
     UnreadableSnapshotError for a run of another version.
     """
     found = _results_with_lines(run, read_plan(run.snapshot), ids, texts=texts)
     parts = [*_scores(run), *_judged(run)]
     names = [f"{kind}:{path}/{key}" if key else f"{kind}:{path}" for kind, path, key in parts]
+    names += [f"external:{name}" for name in run.external_names]
     rows = (
         [
             *_row(line, result.case__title),
             *((conversation_text(result.case__input), line.output) if texts else ()),
             *_part_scores(line, parts),
+            *_external(line, run.external_names),
         ]
         for result, line in found
     )
@@ -426,6 +434,14 @@ def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
         for key, score in dimensions.items():
             scores[DIMENSION, path, key] = score
     yield from map(scores.get, parts)
+
+
+def _external(line: ResultLine, names: Sequence[str]) -> Iterator[Any]:
+    """Yield the external scores in the order of the columns; the label of one without a value."""
+    given = {f"{one['source']}/{one['name']}": one for one in line.external_scores}
+    for name in names:
+        one = given.get(name)
+        yield None if one is None else one["label"] if one["score"] is None else one["score"]
 
 
 def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
@@ -486,6 +502,13 @@ def run_fingerprint(run: Run) -> Sequence[Any]:
         ),
         *reviews.aggregate(*map(Count, decisions), *map(Max, decisions)).values(),
         *run.results.aggregate(Sum("generation"), Max("finished_at")).values(),
+        *(
+            ExternalScore.objects.filter(result__run=run)
+            .aggregate(Count("pk"), Max("pushed_at"))
+            .values()
+            if run.external_names
+            else ()
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from runs.costs import CostPair, booked_usd, read_result_costs
 from runs.documents import Document, Dollars, TextOrNone, VerdictOrNone
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus
 from runs.models.runs import Run
+from runs.results.external_scores import ExternalScoreDoc
 from runs.results.result_page import ResultPage, result_page
 from runs.results.result_state import cause_text, result_url
 from runs.results.result_tree import ResultMetrics, TreeNode
@@ -404,6 +405,8 @@ class ResultDetailDoc(ResultDoc):
     """What it cost over all its attempts."""
     attempts: list[AttemptDoc]
     """Its attempts, newest first; empty with one."""
+    external_scores: list[ExternalScoreDoc]
+    """The scores of other tools, by source and name; they never count in the verdict."""
     reviews: list[ReviewDoc]
     """The decisions of reviewers, newest first."""
     files: list[FileDoc]
@@ -439,6 +442,7 @@ def result_detail_document(run: Run, result: Result) -> ResultDetailDoc:
         metrics=[EvaluatorMetricsDoc.make(judged) for judged in page.judged],
         costs=page.costs,
         attempts=page.attempts,
+        external_scores=page.external_scores,
         reviews=sorted(decisions, key=attrgetter("at"), reverse=True),
         files=page.files,
     )

@@ -54,6 +54,7 @@ from runs.models.run_cases import LiveCases, execution_from, live_state, sorted_
 from runs.models.runs import RESCORED, Run, RunStatus, removal_message
 from runs.models.stored import read_executions
 from runs.models.suites import Case
+from runs.results.external_scores import ExternalScoreDoc, external_scores
 from runs.results.result_state import (
     NO_STAGE,
     STAGES,
@@ -560,6 +561,7 @@ class ResultPage:
     history: tuple[PastRun, ...]
     scored_count: int
     files: tuple[ArtifactFile, ...]
+    external_scores: Sequence[ExternalScoreDoc]
     override: Override | None
     reviews: ReviewHistory | None
 
@@ -712,6 +714,7 @@ def result_page(run: Run, key: str, repetition: int, params: QueryDict | None = 
         history=case_history(run, key),
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
         files=result_files(result),
+        external_scores=external_scores(run, [result.pk])[result.pk],
         override=result_override(result, plan.policy),
         reviews=review_history(
             result,

@@ -26,6 +26,7 @@ from runs.models.results import (
     Artifact,
     Attempt,
     EvaluatorScore,
+    ExternalScore,
     ModelCall,
     PushedOutput,
     Result,
@@ -450,6 +451,7 @@ def _remove_details(run: Run, removal: Removal) -> int:
     update_rows(ResultOutput, ("outcomes",), marks, key=("result_id",))
     ModelCall.objects.filter(result__in=batch).update(error="")
     Attempt.objects.filter(result__in=batch).update(reason="")
+    ExternalScore.objects.filter(result__in=batch).update(reason="")
     Review.objects.filter(result__in=batch).update(note="")
     return _forget_outputs(run, batch, removal)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -38,13 +38,13 @@ class OutputsNotAwaitedError(DomainError):
 class UnusablePushesError(DomainError):
     """Some pushes cannot be used, so none was taken; `problems` says why by their place in the batch."""
 
-    code = "unusable_pushes"
+    code, thing, field = "unusable_pushes", "Output", "outputs"
 
     def __init__(self, problems: Mapping[int, str]) -> None:
         """Name the first."""
         self.problems = problems
         first = min(problems)
-        super().__init__(f"Output {first + 1}: {problems[first]} Nothing was stored.")
+        super().__init__(f"{self.thing} {first + 1}: {problems[first]} Nothing was stored.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,17 @@ def _unknown(
 ) -> dict[int, str]:
     known = {case for case, _ in results}
     return {
-        place: f"Run {run} has {run.repetitions} repetitions of case {push.case}, and no {push.repetition}."
-        if push.case in known
-        else f"Run {run} has no case {push.case[:MAX_SHOWN_LENGTH]!r}."
+        place: unknown_place(run, push.case, push.repetition, known)
         for place, push in enumerate(pushes)
         if (push.case, push.repetition) not in results
     }
+
+
+def unknown_place(run: Run, case: str, repetition: int, known: Collection[str]) -> str:
+    """Say that a run has no result for a case and repetition; `known` are the cases it has."""
+    if case in known:
+        return f"Run {run} has {run.repetitions} repetitions of case {case}, and no {repetition}."
+    return f"Run {run} has no case {case[:MAX_SHOWN_LENGTH]!r}."
 
 
 def _take(

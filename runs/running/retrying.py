@@ -21,11 +21,12 @@ from runs.costs import counted_usd, missing_usd
 from runs.engine.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.finishing import finish_run
-from runs.models.database import database_now, insert_rows
+from runs.models.database import among, database_now, insert_rows
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
     Attempt,
     EvaluatorScore,
+    ExternalScore,
     PushedOutput,
     Result,
     ResultStatus,
@@ -237,8 +238,10 @@ def _refresh_cases(run: Run, results: QuerySet[Result]) -> None:
 
 
 def _forget_replaced(some: QuerySet[Result]) -> None:
-    """Mark the reviews of replaced outputs as stale; those of kept outputs still count."""
-    mark_reviews_stale(list(some.filter(keeps_output=False).values_list("pk", flat=True)))
+    """Mark the reviews of replaced outputs as stale, and remove external scores; those of kept outputs stay."""
+    replaced = list(some.filter(keeps_output=False).values_list("pk", flat=True))
+    mark_reviews_stale(replaced)
+    ExternalScore.objects.filter(result__in=among(replaced)).delete()
 
 
 def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]:

@@ -63,7 +63,10 @@ WRITES = {
     "runs:api-traces",
     *("runs:api-suite-check", "runs:api-suite-baseline", "runs:api-runs-estimate"),
     *("runs:api-result-review", "runs:api-result-review-ask", "runs:api-share"),
-    *(f"runs:api-run-{change}" for change in ("stop", "resume", "retry", "outputs", "close")),
+    *(
+        f"runs:api-run-{change}"
+        for change in ("stop", "resume", "retry", "outputs", "close", "scores")
+    ),
 }
 OF_ONE_MEMBER = {"runs:api-export", "runs:api-export-file"}
 

@@ -383,6 +383,7 @@ PAGES: Mapping[str, Page] = {
     "runs:api-run-retry": write("editor", NOT_JSON, run="support:1"),
     "runs:api-run-outputs": write("editor", NOT_JSON, run="support:1"),
     "runs:api-traces": write("editor", NOT_JSON),
+    "runs:api-run-scores": write("editor", NOT_JSON, run="support:1"),
     "runs:api-run-awaited": read(run="support:1"),
     "runs:api-run-close": write("editor", CONFLICT, run="support:1"),
     "runs:api-compare": Page(

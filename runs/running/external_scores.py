@@ -1,0 +1,172 @@
+"""Take the scores that other tools gave to results of a run; they are shown beside ours and never count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.types import DomainError
+from runs.models.database import among, database_now
+from runs.models.results import (
+    MAX_LABEL_LENGTH,
+    MAX_SCORE_NAME_LENGTH,
+    MAX_SOURCE_LENGTH,
+    ExternalScore,
+)
+from runs.models.runs import Run
+from runs.running.pushing import UnusablePushesError, unknown_place
+
+MAX_SCORES = 1_000
+# Each is a column of the run's tables.
+MAX_NAMES = 100
+MAX_REASON_LENGTH = 10_000
+COLUMNS = ("score", "value", "low", "high", "label", "reason")
+
+
+class UnusableScoresError(UnusablePushesError):
+    """Some scores cannot be used, so none was stored."""
+
+    code, thing, field = "unusable_scores", "Score", "scores"
+
+
+class NoMoreScoresError(DomainError):
+    """The texts of a run were removed, and new ones would come back."""
+
+    code = "no_more_scores"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenScore:
+    """What another tool says of one result: a value on the scale from `low` to `high`, a label, or both."""
+
+    case: str
+    source: str
+    name: str
+    repetition: int = 1
+    value: float | None = None
+    low: float = 0.0
+    high: float = 1.0
+    label: str = ""
+    reason: str = ""
+
+    @property
+    def score(self) -> float | None:
+        """Return the value on 0 to 1."""
+        if self.value is None:
+            return None
+        return rounded((self.value - self.low) / (self.high - self.low))
+
+    def problem(self) -> str:
+        """Return why it cannot be stored, "" if it can."""
+        if "/" in self.source:
+            return f"Its source {self.source!r} has a slash. Leave it out: the score is named source/name."
+        for part, text, length in (
+            ("source", self.source, MAX_SOURCE_LENGTH),
+            ("name", self.name, MAX_SCORE_NAME_LENGTH),
+            ("label", self.label, MAX_LABEL_LENGTH),
+            ("reason", self.reason, MAX_REASON_LENGTH),
+        ):
+            if len(text) > length:
+                return f"Its {part} has {len(text):,} characters; {length:,} is the limit."
+        if not (self.source.strip() and self.name.strip()):
+            return "It needs a source and a name."
+        if self.value is None:
+            return "" if self.label else "It has neither value nor label. Add one of them."
+        if not self.low < self.high:
+            return f"Its range is {self.low:g} to {self.high:g}; the first number must be lower."
+        if not self.low <= self.value <= self.high:
+            return (
+                f"Its value is {self.value:g}, outside {self.low:g} to {self.high:g}. Give its range, such as "
+                '"range": [1, 5].'
+            )
+        return ""
+
+
+@dataclass(slots=True)
+class ScoresSummary:
+    """How many scores are new, how many replaced another, and how many were there already."""
+
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+
+
+def push_scores(run: Run, given: Sequence[GivenScore]) -> ScoresSummary:
+    """Store the scores beside those of the run; safe to repeat, in any order, also once the run is over.
+
+    A score of the same result, source and name is replaced. Raises UnusableScoresError for cases that the run does
+    not have, values outside their range, a score twice in the batch, and too many different scores for one run, and
+    NoMoreScoresError; then nothing has changed.
+    """
+    problems = {place: text for place, one in enumerate(given) if (text := one.problem())}
+    if problems:
+        raise UnusableScoresError(problems)
+    with transaction.atomic():
+        held = Run.objects.hold(run.pk)
+        if held.lacks_details:
+            raise NoMoreScoresError(f"The details of run {run} were removed. It takes no scores.")
+        cases = among({one.case for one in given}, "text")
+        rows = run.results.filter(case__key__in=cases).order_by()
+        results = {
+            (key, repetition): pk
+            for pk, key, repetition in rows.values_list("pk", "case__key", "repetition")
+        }
+        if unknown := _unknown(run, given, results):
+            raise UnusableScoresError(unknown)
+        summary = _store(given, results)
+        names = {*held.external_names, *(f"{one.source}/{one.name}" for one in given)}
+        if len(names) > MAX_NAMES:
+            place = len(given) - 1
+            reason = (
+                f"Run {run} would have {len(names)} different scores; {MAX_NAMES} is the limit."
+            )
+            raise UnusableScoresError({place: reason})
+        Run.objects.filter(pk=run.pk).update(external_names=sorted(names))
+    return summary
+
+
+def _unknown(
+    run: Run, given: Sequence[GivenScore], results: Mapping[tuple[str, int], int]
+) -> dict[int, str]:
+    """Return the problems of scores by their place: no such result, or the same score as an earlier one."""
+    known = {case for case, _ in results}
+    seen: set[tuple[str, int, str, str]] = set()
+    problems = {}
+    for place, one in enumerate(given):
+        key = (one.case, one.repetition, one.source, one.name)
+        if (one.case, one.repetition) not in results:
+            problems[place] = unknown_place(run, one.case, one.repetition, known)
+        elif key in seen:
+            problems[place] = "An earlier score of the batch has the same result, source and name."
+        seen.add(key)
+    return problems
+
+
+def _store(given: Sequence[GivenScore], results: Mapping[tuple[str, int], int]) -> ScoresSummary:
+    stored = ExternalScore.objects.filter(result__in=among(results.values())).order_by()
+    before = {
+        (row.result_id, row.source, row.name): tuple(getattr(row, column) for column in COLUMNS)
+        for row in stored
+    }
+    summary, rows, now = ScoresSummary(), [], database_now()
+    for one in given:
+        pk = results[one.case, one.repetition]
+        values = tuple(getattr(one, column) for column in COLUMNS)
+        earlier = before.get((pk, one.source, one.name))
+        if earlier == values:
+            summary.unchanged += 1
+            continue
+        summary.added += earlier is None
+        summary.changed += earlier is not None
+        place = {"result_id": pk, "source": one.source, "name": one.name, "pushed_at": now}
+        rows.append(ExternalScore(**place, **dict(zip(COLUMNS, values, strict=True))))
+    ExternalScore.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["result", "source", "name"],
+        update_fields=[*COLUMNS, "pushed_at"],
+    )
+    return summary
