@@ -100,7 +100,7 @@ class Endpoint(AsyncOpenAI):
 
         Raises:
             ConnectionError: there is no answer.
-            UnreadableAnswerError: it is longer than MAX_REPLY_BYTES.
+            UnreadableAnswerError: it is longer than MAX_REPLY_BYTES, or not HTTP.
 
         """
         headers = self._sent_headers
@@ -129,6 +129,9 @@ class Endpoint(AsyncOpenAI):
                 content = await _read(response)
         except httpx2.RequestError as error:
             raise ConnectionError("no answer") from error
+        except aiohttp.ClientResponseError as error:
+            # The only error of aiohttp that its transport does not translate.
+            raise UnreadableAnswerError(f"the answer is not HTTP: {error.message}") from error
         return response.status_code, response.headers, _decode(content, response)
 
 

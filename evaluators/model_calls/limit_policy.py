@@ -24,6 +24,8 @@ TRIES: Mapping[CallOutcome, int] = {
     CallOutcome.TIMEOUT: 2,
     CallOutcome.UNREADABLE: 2,
 }
+# The longest pause that a server is granted.
+MAX_RETRY_AFTER_S = 120.0
 # A model that fails so may answer the same call later: the fault is its own, not the call's.
 PASSING = frozenset({CallOutcome.RATE_LIMITED, CallOutcome.SERVER_ERROR, CallOutcome.CONNECTION})
 
@@ -40,7 +42,7 @@ class Retries:
     tries: Mapping[CallOutcome, int] = field(default_factory=lambda: TRIES)
     first_s: float = 0.25
     max_s: float = 5.0
-    max_retry_after_s: float = 120.0
+    max_retry_after_s: float = MAX_RETRY_AFTER_S
     jitter: Callable[[], float] = random.random
 
     def wait_s(self, failure: Failure, times: int) -> float | None:

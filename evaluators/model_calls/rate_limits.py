@@ -15,6 +15,7 @@ from evaluators.model_calls.calls import CallOutcome, Failure, ModelCallError
 from evaluators.model_calls.limit_policy import (
     FOREVER,
     MAX_FIRST_SILENCE_S,
+    MAX_RETRY_AFTER_S,
     MAX_SILENCE_S,
     MAX_WINDOW_S,
     NEVER,
@@ -251,7 +252,8 @@ class ConcurrencyLimiter:
         """Count a failure of the model; a wish for a pause, and many failures in a row, are news for all."""
         self.ends.count_failure(failure, call=call, started_at=started_at)
         self.last_failure = failure
-        pause_s = failure.retry_after_s or 0.0
+        # A call told to wait longer is given up. Another may be answered, or told to wait less.
+        pause_s = min(failure.retry_after_s or 0.0, MAX_RETRY_AFTER_S)
         is_refused = failure.status is CallOutcome.RATE_LIMITED
         if is_refused and not self.is_known:
             self.is_known = self.is_urgent = True

@@ -10,6 +10,7 @@ import pytest
 from evaluators.model_calls.calls import CallOutcome, Failure, ModelCallError
 from evaluators.model_calls.limit_policy import (
     MAX_FIRST_SILENCE_S,
+    MAX_RETRY_AFTER_S,
     MAX_SILENCE_S,
     CallEnds,
     SharedLimit,
@@ -191,10 +192,15 @@ def test_failures_of_one_call_alone_do_not_silence_a_model() -> None:
     assert not asyncio.run(session())
 
 
-def test_a_wish_for_a_pause_holds_calls_back_and_slows_nothing_down() -> None:
+@pytest.mark.parametrize(
+    ("wish_s", "pause_s"), [(5.0, 5.0), (86_400.0, MAX_RETRY_AFTER_S), (1e30, MAX_RETRY_AFTER_S)]
+)
+def test_a_wish_for_a_pause_holds_calls_back_and_slows_nothing_down(
+    wish_s: float, pause_s: float
+) -> None:
     clock = Clock()
     limiter = Limiter(clock=clock, sleep=clock.sleep)
-    wish = Failure(CallOutcome.RATE_LIMITED, "429", 429, retry_after_s=5.0)
+    wish = Failure(CallOutcome.RATE_LIMITED, "429", 429, retry_after_s=wish_s)
 
     async def session() -> list[float]:
         limiter.failed(spec(), wish, call=1, started_at=clock.now)
@@ -204,8 +210,8 @@ def test_a_wish_for_a_pause_holds_calls_back_and_slows_nothing_down() -> None:
                 calls.append(started_at)
         return calls
 
-    assert asyncio.run(session()) == [1005.0] * 4
-    assert clock.slept == [5.0]
+    assert asyncio.run(session()) == [1000.0 + pause_s] * 4
+    assert sum(clock.slept) == pause_s
 
 
 def test_requests_a_minute_are_kept_and_spread() -> None:

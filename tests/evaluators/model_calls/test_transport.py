@@ -122,6 +122,22 @@ def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
     wait_until(lambda: model_server.in_flight == 0)
 
 
+@pytest.mark.parametrize(
+    "head", [b"Content-Length: -5", b"X: 1\r\n" * 200], ids=["length", "headers"]
+)
+def test_an_answer_that_is_not_http_is_recorded_and_not_asked_for_again(
+    model_server: ModelServer, head: bytes
+) -> None:
+    async def answer(request: Request) -> web.StreamResponse:
+        request.raw.transport.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n")
+        return web.Response()
+
+    model_server.behave(then=answer)
+    with pytest.raises(ModelCallError, match="the answer is not HTTP"):
+        ask(model_server.base_url)
+    assert len(model_server.chats) == 1
+
+
 def test_requests_tell_nothing_of_this_machine(model_server: ModelServer) -> None:
     ask(model_server.base_url)
     models(model_server.base_url)
