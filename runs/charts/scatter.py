@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import combinations
 
 from evaluators.templatetags import figures
 from runs.charts.distributions import SCORE_TICK, CaseFigures, Side
@@ -32,8 +33,10 @@ COARSEST = 0.04
 SMALLEST, LARGEST = 5.5, 15.0
 # The table lists the cases that changed most.
 LISTED = 100
-RANKS = {"fail": 0, "borderline": 1, "pass": 2}
 WORSE, BETTER, SAME = "worse", "better", "same"
+# From the better verdict of each pair to the worse.
+FALLS = tuple(combinations(("pass", "borderline", "fail"), 2))
+CHANGES = dict.fromkeys(FALLS, WORSE) | {(low, high): BETTER for high, low in FALLS}
 # A changed verdict has a shape of its own, so that its colour need not be seen.
 SHAPES: Mapping[str, tuple[str, str]] = {
     SAME: ("circle", "Same verdict"),
@@ -54,10 +57,7 @@ class CasePair:
     @property
     def change(self) -> str:
         """Tell whether its verdict is worse, better or the same."""
-        ranks = [RANKS.get(verdict, -1) for verdict in self.verdicts]
-        if -1 in ranks or ranks[0] == ranks[1]:
-            return SAME
-        return WORSE if ranks[1] < ranks[0] else BETTER
+        return CHANGES.get(self.verdicts, SAME)
 
 
 def score_pairs(
@@ -93,7 +93,7 @@ def scatter(
         return picture
     lowest = min(min(pair.before, pair.after) for pair in pairs)
     low = float(min(Decimal(repr(lowest)) // SCORE_TICK * SCORE_TICK, Decimal("0.8")))
-    worse, better = (sum(pair.change == change for pair in pairs) for change in (WORSE, BETTER))
+    changes = Counter(pair.change for pair in pairs)
     below = sum(pair.after < pair.before for pair in pairs)
     by_change = sorted(pairs, key=lambda pair: pair.after - pair.before)
     return Picture(
@@ -102,7 +102,7 @@ def scatter(
         note=picture.note,
         label=(
             f"Score in {candidate.name} against score in {baseline.name}: {figures.counted(below, 'case')} lower, "
-            f"{worse} with a worse verdict, {better} with a better one"
+            f"{changes[WORSE]} with a worse verdict, {changes[BETTER]} with a better one"
         ),
         drawing=Drawing(
             HEIGHT,
