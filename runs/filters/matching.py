@@ -430,15 +430,16 @@ class ResultRows(CaseRows):
         if self.baseline is None:
             return Q(pk__in=[])
         known = self.values(test.field)
-        columns = "pk", "case__key"
-        before = self.rows.filter(run=self.baseline).values_list(*columns)
-        earlier = {key: known[pk] for pk, key in before if pk in known}
-        rows = self.rows.exclude(run=self.baseline).values_list(*columns)
-        changes = (
-            (pk, _change(earlier[key], known[pk]))
-            for pk, key in rows
-            if pk in known and key in earlier
-        )
+        earlier: dict[str, Any] = {}
+        later: list[tuple[int, str]] = []
+        for run, pk, key in self.rows.values_list("run_id", "pk", "case__key"):
+            if pk not in known:
+                continue
+            if run == self.baseline.pk:
+                earlier[key] = known[pk]
+            else:
+                later.append((pk, key))
+        changes = ((pk, _change(earlier[key], known[pk])) for pk, key in later if key in earlier)
         return Q(pk__in=among(pk for pk, change in changes if _holds(test, change)))
 
     def names(self, field: Field) -> Mapping[int, Sequence[str]]:
