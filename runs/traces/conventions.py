@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from evaluators.reading.json import read_json
 from runs.target_kinds._outputs import MAX_COUNT, read_arguments, read_money
 from runs.traces.spans import MAX_NAME_LENGTH, Span
 
@@ -177,7 +178,7 @@ def _read_value(value: Any) -> Any:
     read = read_arguments(value)
     if isinstance(read, str) and read.startswith('"') and read.endswith('"'):
         try:
-            read = json.loads(read)
+            read = read_json(read, unstorable="replace")
         except ValueError:
             return read
     if (

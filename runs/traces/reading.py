@@ -31,17 +31,13 @@ class WholeTrace:
 
 
 def read_traces(traces: Sequence[Trace]) -> dict[int, WholeTrace]:
-    """Return the traces whose first span has arrived, by id; one query."""
-    spans: dict[int, list[Any]] = {trace.pk: [] for trace in traces}
+    """Return what traces say by their ids; one query."""
+    spans: dict[int, list[PlacedStep]] = {trace.pk: [] for trace in traces}
     for pk, span in placed_steps(list(spans)):
         spans[pk].append(span)
     whole = {}
     for pk, placed in spans.items():
-        tree = SpanTree(placed)
-        # Without its first span, what has arrived is shown below each other.
-        first = tree.root or min(placed, key=lambda span: span.started_ns or 0, default=None)
-        if first is None:
-            continue
-        steps = nested_steps(tree.in_order(first)) if tree.root else nested_steps(placed)
-        whole[pk] = WholeTrace(make_question(steps), make_output(steps), steps)
+        if placed:
+            steps = nested_steps(SpanTree(placed).in_order())
+            whole[pk] = WholeTrace(make_question(steps), make_output(steps), steps)
     return whole

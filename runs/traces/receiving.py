@@ -66,6 +66,7 @@ class _Held:
     trace: Trace
     new: list[Span]
     tree: SpanTree = field(default_factory=lambda: SpanTree(()))
+    executions: int = 0
     taken: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -169,7 +170,9 @@ def _push(held: Sequence[_Held], receipt: Receipt) -> None:
     by_run: dict[str, list[tuple[_Held, Push]]] = defaultdict(list)
     for one in held:
         arrived = {span.span_id for span in one.new}
-        for mark, spans in one.tree.executions():
+        executions = one.tree.executions()
+        one.executions = len(executions)
+        for mark, spans in executions:
             if not arrived.isdisjoint(span.span_id for span in spans):
                 output = make_output(nested_steps(spans))
                 by_run[mark.run].append((one, Push(mark.case, output, mark.repetition)))
@@ -226,9 +229,10 @@ def _describe(held: Sequence[_Held], suites: Mapping[str, int], now: datetime) -
             trace.case_key = trace.case_key or case
         service = next((span.resource.get("service.name") for span in one.new), "") or ""
         trace.service = trace.service or str(service)[:200]
-        if one.problems and trace.state == TraceState.WAITING:
-            trace.problem = " ".join(dict.fromkeys(one.problems))[:MAX_PROBLEM_LENGTH]
-        elif one.taken and not one.problems:
+        if one.problems:
+            if trace.state == TraceState.WAITING:
+                trace.problem = " ".join(dict.fromkeys(one.problems))[:MAX_PROBLEM_LENGTH]
+        elif one.taken and (one.taken == one.executions or not trace.problem):
             trace.state, trace.problem = TraceState.RUN, ""
         _describe_root(trace, one.tree)
         rows.append((*(getattr(trace, column) for column in COLUMNS), trace.pk))
@@ -239,7 +243,7 @@ def _describe_root(trace: Trace, tree: SpanTree) -> None:
     root = tree.root
     if root is None:
         return
-    steps = nested_steps(tree.in_order(root))
+    steps = nested_steps(tree.in_order())
     first, output = steps[0], make_output(steps)
     trace.root_id, trace.name = root.span_id, str(first["name"])
     turns = make_question(steps)

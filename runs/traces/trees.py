@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -13,6 +13,7 @@ from runs.traces.conventions import ExecutionName, answer, question
 
 NS_A_MS = 1_000_000
 TOKENS = ("input_tokens", "output_tokens")
+FIGURES = (*TOKENS, "cost_usd")
 NO_ANSWER = (
     "The trace has no answer. Set output.value or gen_ai.output.messages on the span of the agent."
 )
@@ -47,44 +48,44 @@ class SpanTree:
     def executions(self) -> list[tuple[ExecutionName, list[PlacedStep]]]:
         """Return the executions that spans name, each with its spans in tree order.
 
-        A span below one with the same mark is part of that execution.
+        What is below a span with a name belongs to that execution, down to the next span with another name.
         """
-        marked = [span for span in self._spans.values() if span.mark]
-        return [
-            (span.mark, self.in_order(span))
-            for span in marked
-            if span.mark and not self._is_below_same(span)
-        ]
+        found: list[tuple[ExecutionName, list[PlacedStep]]] = []
+        inside: dict[str, list[PlacedStep]] = {}
+        for above, span in self._walk():
+            spans = inside.get(above.span_id) if above else None
+            if span.mark and (above is None or spans is None or span.mark != spans[0].mark):
+                spans = []
+                found.append((span.mark, spans))
+            if spans is not None:
+                spans.append(span)
+                inside[span.span_id] = spans
+        return found
 
-    def _is_below_same(self, span: PlacedStep) -> bool:
-        seen, above = {span.span_id}, self._spans.get(span.parent_id)
-        while above is not None and above.span_id not in seen:
-            if above.mark == span.mark:
-                return True
-            seen.add(above.span_id)
-            above = self._spans.get(above.parent_id)
-        return False
+    def in_order(self) -> list[PlacedStep]:
+        """Return all spans: each after the one above it, siblings by their start."""
+        return [span for _, span in self._walk()]
 
-    def in_order(self, first: PlacedStep) -> list[PlacedStep]:
-        """Return a span and all below it: each after the one above it, siblings by their start.
+    def _walk(self) -> Iterator[tuple[PlacedStep | None, PlacedStep]]:
+        """Yield each span once, after the one above it, with that one.
 
-        Below the only root of a trace are also the spans whose parents never arrived, or lead in a circle.
+        Spans whose parents never arrived, or lead in a circle, are below the root if there is only one.
         """
-        ordered: list[PlacedStep] = []
+        roots = self._below.get("", [])
+        lost = [span for span in self._spans.values() if span.parent_id not in self._spans]
+        rest = [*sorted(lost, key=_start), *sorted(self._spans.values(), key=_start)]
+        only = roots[0] if len(roots) == 1 else None
         seen: set[str] = set()
-        starts = [first]
-        if not first.parent_id and len(self._below[""]) == 1:
-            lost = (one for one in self._spans.values() if one.parent_id not in self._spans)
-            starts += [*sorted(lost, key=_start), *sorted(self._spans.values(), key=_start)]
-        for start in starts:
-            waiting = [start]
+        for start in (*roots, *rest):
+            waiting = [(None if start is only else only, start)]
             while waiting:
-                span = waiting.pop()
+                above, span = waiting.pop()
                 if span.span_id not in seen:
                     seen.add(span.span_id)
-                    ordered.append(span)
-                    waiting += reversed(self._below.get(span.span_id, ()))
-        return ordered
+                    yield above, span
+                    waiting += (
+                        (span, part) for part in reversed(self._below.get(span.span_id, ()))
+                    )
 
 
 def _start(span: PlacedStep) -> tuple[int, str]:
@@ -98,29 +99,41 @@ def nested_steps(spans: Sequence[PlacedStep]) -> list[dict[str, Any]]:
     unless it says its own.
     """
     steps: list[dict[str, Any]] = [{**span.step, "id": span.span_id} for span in spans]
-    places = {span.span_id: place for place, span in enumerate(spans)}
+    above = _places_above(spans)
     begin = next((span.started_ns for span in spans if span.started_ns is not None), None)
+    for span, step, parent in zip(spans, steps, above, strict=True):
+        if span.started_ns is not None and begin is not None:
+            step["started_ms"] = min(max(span.started_ns - begin, 0) // NS_A_MS, MAX_COUNT)
+        if parent is not None:
+            step["parent_id"] = spans[parent].span_id
+    _add_up(steps, above)
+    return steps[:MAX_STEPS]
+
+
+def _places_above(spans: Sequence[PlacedStep]) -> list[int | None]:
+    """Return the place of the span above each; below a root is also what lost its parent or closes a circle."""
+    places = {span.span_id: place for place, span in enumerate(spans)}
+    above: list[int | None] = []
+    for place, span in enumerate(spans):
+        parent = places.get(span.parent_id, place)
+        takes_strays = bool(place and span.parent_id and not spans[0].parent_id)
+        above.append(parent if parent < place else 0 if takes_strays else None)
+    return above
+
+
+def _add_up(steps: Sequence[dict[str, Any]], above: Sequence[int | None]) -> None:
+    """Give each step the sums of those below it; a sum that is more than can be is left out."""
     sums: dict[int, dict[str, Any]] = defaultdict(dict)
-    for place in range(len(spans) - 1, -1, -1):
-        span, step = spans[place], steps[place]
+    for place in range(len(steps) - 1, -1, -1):
+        step, parent = steps[place], above[place]
         for name, total in sums.pop(place, {}).items():
             if total <= (MAX_USD if name == "cost_usd" else MAX_COUNT):
                 step.setdefault(name, f"{total:f}" if name == "cost_usd" else total)
-        if span.started_ns is not None and begin is not None:
-            step["started_ms"] = min(max(span.started_ns - begin, 0) // NS_A_MS, MAX_COUNT)
-        if not place:
-            break
-        above = places.get(span.parent_id, 0)
-        # A parent that comes later closes a circle.
-        above = above if above < place else 0
-        step["parent_id"] = spans[above].span_id
-        figures = {name: step.get(name) for name in TOKENS}
-        if "cost_usd" in step:
-            figures["cost_usd"] = Decimal(step["cost_usd"])
-        for name, value in figures.items():
-            if value is not None:
-                sums[above][name] = sums[above].get(name, 0) + value
-    return steps[:MAX_STEPS]
+        if parent is not None:
+            for name in FIGURES:
+                if name in step:
+                    value = Decimal(step[name]) if name == "cost_usd" else step[name]
+                    sums[parent][name] = sums[parent].get(name, 0) + value
 
 
 def make_output(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -164,6 +164,8 @@ def test_a_span_of_no_convention_is_a_step() -> None:
         "name": "POST /v1",
         "duration_ms": 5,
     }
+    step = read_step(made(input__value='"a\\u0000\\ud800b"', output__value='"no JSON"'[:-1]))
+    assert (step["input"], step["output"]) == ("a\ufffd\ufffdb", '"no JSON')
     kinds = {"RETRIEVER": "retrieval", "EMBEDDING": "embedding", "CHAIN": "step", "other": "step"}
     for kind, expected in kinds.items():
         assert read_step(made(openinference__span__kind=kind))["type"] == expected

@@ -8,20 +8,24 @@ import pytest
 
 from evaluators.templatetags.ui import nested, step_rows
 from runs.target_kinds._outputs import MAX_STEPS, output_from_json, trace_as_json
+from runs.traces.conventions import ExecutionName
 from runs.traces.trees import PlacedStep, SpanTree, nested_steps
 
 MS = 10**6
 
 
-def placed(name: str, parent: str = "", start_ms: int | None = 0, **step: Any) -> PlacedStep:
+def placed(
+    name: str, parent: str = "", start_ms: int | None = 0, case: str = "", **step: Any
+) -> PlacedStep:
     started = None if start_ms is None else 10**18 + start_ms * MS
-    return PlacedStep(name, parent, started, None, {"type": "step", "name": name, **step})
+    mark = ExecutionName("1", case, 1) if case else None
+    return PlacedStep(name, parent, started, mark, {"type": "step", "name": name, **step})
 
 
 def in_order(*spans: PlacedStep) -> str:
     tree = SpanTree(spans)
     assert tree.root is not None
-    return "".join(span.span_id for span in tree.in_order(tree.root))
+    return "".join(span.span_id for span in tree.in_order())
 
 
 def steps(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
@@ -42,18 +46,51 @@ def test_spans_follow_the_one_above_and_their_start() -> None:
     # Lost parents, circles and spans of their own are below the root.
     odd = [placed("x", "gone"), placed("y", "z"), placed("z", "y"), placed("w", "w")]
     assert in_order(*spans, *odd) == "abedcxwyz"
-    whole = nested_steps(SpanTree([*spans, *odd]).in_order(placed("a")))
+    whole = nested_steps(SpanTree([*spans, *odd]).in_order())
     assert [step.get("parent_id") for step in whole] == [None, *"abba", *"aaay"]
+    # Without a root, and of several roots, none is below another.
+    for first in (placed("q", "gone"), placed("q")):
+        made = nested_steps(
+            SpanTree([first, placed("r", "q"), placed("s", first.parent_id)]).in_order()
+        )
+        assert [step.get("parent_id") for step in made] == [None, "q", None]
 
 
 def test_a_long_chain_and_many_spans_end() -> None:
     chain = [placed(str(number), str(number - 1)) for number in range(1, 9_000)]
     tree = SpanTree([placed("0"), *chain])
     assert tree.root is not None
-    made = nested_steps(tree.in_order(tree.root))
+    made = nested_steps(tree.in_order())
     assert len(made) == MAX_STEPS
     assert max(depth for depth, _ in nested(made)) == MAX_STEPS - 1
     assert max(row.depth for row in step_rows(made)) == 8
+
+
+def executions(*spans: PlacedStep) -> list[tuple[str, str]]:
+    found = SpanTree(spans).executions()
+    return [(mark.case, "".join(span.span_id for span in below)) for mark, below in found]
+
+
+def test_each_span_belongs_to_the_execution_of_the_nearest_span_above_that_names_one() -> None:
+    tree = [
+        placed("a"),
+        placed("b", "a", 1, "X"),
+        placed("c", "b", 1, "X"),
+        placed("d", "a", 2, "Y"),
+    ]
+    assert executions(*tree, placed("e", "c", 3, "Z"), placed("f", "c", 4), placed("g", "e")) == [
+        *(("X", "bcf"), ("Z", "eg"), ("Y", "d"))
+    ]
+    # What lost its parent belongs to the only root, if that names one.
+    odd = [placed("x", "gone"), placed("y", "z"), placed("z", "y"), placed("w", "x", case="W")]
+    assert executions(placed("a", case="A"), *odd) == [("A", "axyz"), ("W", "w")]
+    assert executions(placed("a"), *odd) == [("W", "w")]
+    assert executions(placed("a", case="A"), placed("b", case="B"), odd[0]) == [
+        ("A", "a"),
+        ("B", "b"),
+    ]
+    chain = [placed(str(n), str(n - 1) if n else "", case=str(n)) for n in range(9_000)]
+    assert {len(below) for _, below in SpanTree(chain).executions()} == {1}
 
 
 def test_figures_are_summed_unless_a_span_has_its_own_and_times_cannot_be_negative() -> None:
