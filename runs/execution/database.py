@@ -38,11 +38,13 @@ Clock = Callable[[], float]
 class DatabaseThread:
     """One thread with one connection that does its work in order.
 
-    `is_there` is set while the database answers; work that must be written waits for it.
+    `is_there` is set while the database answers; work that must be written waits for it. `pause` is
+    called before each piece of work.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pause: Callable[[], object] = lambda: None) -> None:
         """Start the thread with the first piece of work."""
+        self._pause = pause
         self.is_there = asyncio.Event()
         self.is_there.set()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="execution-db")
@@ -67,7 +69,11 @@ class DatabaseThread:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(change)
 
-        work = loop.run_in_executor(self._executor, self._patience.call, function, tell)
+        def do() -> Value:
+            self._pause()
+            return self._patience.call(function, tell)
+
+        work = loop.run_in_executor(self._executor, do)
         # A server that is gone raises no error for a while.
         late = loop.call_later(LATE_AFTER_S, self.is_there.clear)
         work.add_done_callback(lambda done: self._note_answer(late))

@@ -69,6 +69,8 @@ from runs.target_kinds._base import TargetContext
 logger = logging.getLogger(__name__)
 
 YIELD_S = 0.002
+# The longest that a batch of claims or records waits while page requests follow each other.
+MAX_BATCH_WAIT_S = 0.1
 MAX_BATCH = 500
 QUICK_REFILL_S = 1.0
 SHARE_EVERY_S = 1.0
@@ -175,7 +177,7 @@ def _registered(run_id: int) -> Iterator[str]:
 
 
 def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunState | None]:
-    database = DatabaseThread()
+    database = DatabaseThread(partial(pause_for_requests, at_most_s=MAX_BATCH_WAIT_S))
 
     async def run_to_end() -> tuple[RunLoop, RunState | None]:
         run_loop = RunLoop(work, token, database, sandbox=sandbox_in_force())
@@ -585,7 +587,7 @@ class RunLoop:
                 sandbox=self.sandbox,
             ),
             client=self._client,
-            admit=partial(self._admission.admit, job.claim.result_id),
+            admit=partial(self._admit, job.claim.result_id),
             begin=partial(self._admission.begin, job.claim.result_id),
             write_down=partial(self._put_call, job),
             earlier=job.earlier,
@@ -605,6 +607,11 @@ class RunLoop:
         # As in `dearest_usd`, an error that cost nothing is no example.
         has_cost = self.budget.costs.get(job.claim.result_id, ZERO_USD) > 0
         return not ports.is_refused and (is_scored or has_cost)
+
+    async def _admit(self, result_id: int) -> None:
+        """Wait until a call is allowed; raises CallRefusedError."""
+        await self._request_priority.yield_to_requests()
+        await self._admission.admit(result_id)
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
         self._admission.end(job.claim.result_id)
@@ -641,14 +648,15 @@ def yield_to_waiting_requests(is_anybody_waiting: IsAnybodyWaiting) -> None:
     _is_anybody_waiting = is_anybody_waiting
 
 
-def pause_for_requests() -> None:
+def pause_for_requests(*, at_most_s: float = YIELD_S) -> None:
     """Let page requests of this process be answered first, between two steps of work without an event loop."""
-    if _is_anybody_waiting():
+    until = time.monotonic() + at_most_s
+    while _is_anybody_waiting() and time.monotonic() < until:
         time.sleep(YIELD_S)
 
 
 class RequestPriority:
-    """Starts only one execution of a worker at a time while a page request waits.
+    """Starts only one execution or call of a worker at a time while a page request waits.
 
     The threads of a process take turns at the interpreter. A worker that scores without waiting for
     models would take two of three turns. A worker that waits for models hardly notices.

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from runs.execution import run_worker
-from runs.execution.run_worker import RequestPriority, work_on_run, yield_to_waiting_requests
+from runs.execution.run_worker import (
+    RequestPriority,
+    pause_for_requests,
+    work_on_run,
+    yield_to_waiting_requests,
+)
 from runs.models.runs import RunStatus
 from tests.support.runs import StartRun
 
@@ -51,6 +56,15 @@ def test_one_execution_begins_at_a_time_while_somebody_waits(waiting: list[str])
 
 def test_nobody_is_given_way_to_when_nobody_waits(waiting: list[str]) -> None:
     assert most_beside_each_other(5) == (0, 0)
+
+
+@pytest.mark.parametrize(("at_most_s", "asked"), [(3600.0, 5), (0.0, 1)])
+def test_a_batch_waits_until_nobody_waits_or_long_enough(at_most_s: float, asked: int) -> None:
+    answers = [True, True, True, True, False]
+    yield_to_waiting_requests(lambda: answers.pop(0))
+    pause_for_requests(at_most_s=at_most_s)
+    yield_to_waiting_requests(run_worker._nobody)
+    assert len(answers) == 5 - asked
 
 
 @pytest.mark.django_db(transaction=True)
