@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -56,6 +57,15 @@ ON_A_SITE = (
         cases=MANY,
     ),
 )
+# Each result with two assertions, as promptfoo writes them.
+ASSERTION = {"pass": True, "score": 1, "reason": "It says so."}
+PROMPTFOO = Command(
+    f"import_results, {MANY:,} results of promptfoo",
+    ("import_results", "promptfoo.json", "--slug", "from-promptfoo"),
+    goal_s=30.0,
+    goal_mb=450.0,
+    cases=MANY,
+)
 # The run in it is the least; goal: 1.4 times as long.
 WITH_CALLS = Command(
     f"evaluate, {JUDGED} cases, target and judge of {LATENCY_S * 1000:.0f} ms each, {AT_ONCE} at once",
@@ -77,10 +87,40 @@ def lines(servers: Servers, rounds: int) -> Iterator[Line]:
         _measure(Command("", ("migrate", "--verbosity", "0")), folder)
         script = STORE.format(cases=JUDGED, at_once=AT_ONCE, url=servers.model(latency_s=LATENCY_S))
         _measure(Command("", ("shell", "--verbosity", "0", "-c", script)), folder)
+        (folder / "promptfoo.json").write_text(_promptfoo_results())
+        # Once: another time would find the suite.
+        yield _line(PROMPTFOO, _measure(PROMPTFOO, folder))
         for command in ON_A_SITE:
             yield _line(command, middle([_measure(command, folder) for _ in range(rounds)]))
         figures = middle([_measure(WITH_CALLS, folder) for _ in range(rounds)])
         yield _line(WITH_CALLS, figures, limit_s=figures["run_s"])
+
+
+def _promptfoo_results() -> str:
+    assertions = [
+        {**ASSERTION, "assertion": {"type": kind, "value": "refund"}}
+        for kind in ("contains", "icontains")
+    ]
+    rows = [
+        {
+            "testIdx": number,
+            "promptIdx": 0,
+            "success": True,
+            "score": 1,
+            "latencyMs": 40,
+            "cost": 0.001,
+            "provider": {"id": "openai:x"},
+            "prompt": {"raw": f"Where is my parcel {number}?", "label": "{{question}}"},
+            "vars": {"question": f"Where is my parcel {number}?"},
+            "response": {"output": f"Your refund {number} is on its way."},
+            "tokenUsage": {"prompt": 70, "completion": 30},
+            "gradingResult": {"pass": True, "score": 1, "componentResults": assertions},
+            "testCase": {"description": f"Parcel {number}"},
+        }
+        for number in range(MANY)
+    ]
+    results = {"version": 3, "results": rows, "stats": {}}
+    return json.dumps({"results": results, "config": {"description": "Parcels"}})
 
 
 def _line(command: Command, figures: dict[str, float], *, limit_s: float | None = None) -> Line:
