@@ -233,6 +233,10 @@ def _add_export(parser: ArgumentParser) -> None:
     parser.add_argument("suite", metavar="SUITE", help="Short name of the suite.")
     parser.add_argument("--out", default="", metavar="PATH", help="Where; - is standard output.")
     parser.add_argument("--version", type=int, metavar="N", help="Version; default: the current.")
+    # As runs.cli.suite_out has them, which takes long to load.
+    parser.add_argument(
+        "--format", choices=("evalsite", "promptfoo"), default="evalsite", help="Its format."
+    )
 
 
 def _import(site: Evalsite, options: Namespace, parser: Parser) -> int:
@@ -491,7 +495,14 @@ def _export(site: Evalsite, options: Namespace, parser: Parser) -> int:
     content = site.file(f"suites/{options.suite}/file", **version)
     name = "suite.zip" if content.startswith(b"PK") else "suite.yaml"
     [found] = read_suites(read_uploads([(name, BytesIO(content))])).suites
-    written = write_out(found.content.replace(slug=options.suite), options.suite, options.out)
+    suite = found.content.replace(slug=options.suite)
+    written = write_out(
+        suite,
+        options.suite,
+        options.out,
+        options.format,
+        note=lambda text: print_line(sys.stderr, text),
+    )
     if written:
         print_line(sys.stderr, f"{options.suite} is written to {', '.join(map(str, written))}")
     return DONE

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.formats import suite_files
 from runs.formats.suite_files import pack_suite, suite_file_name
+from runs.formats.tools import promptfoo_writing
+from runs.formats.tools.promptfoo_writing import promptfoo_config
 from runs.specs.suites import SuiteWithCases
 
 ZIP = ".zip"
@@ -30,18 +32,33 @@ class UnwritablePathError(DomainError):
     code = "unwritable_path"
 
 
-def write_out(content: SuiteWithCases, slug: str, out: str) -> list[Path]:
+FORMATS = ("evalsite", "promptfoo")
+
+
+def write_out(
+    content: SuiteWithCases, slug: str, out: str, format: str, *, note: Callable[[str], object]
+) -> list[Path]:
     """Write a suite to a path, "" for the usual name, or to standard output for -; return the written files.
 
-    Raises UnwritableFormatError and UnwritablePathError.
+    `note` gets what another tool's format leaves out. Raises UnwritableFormatError and UnwritablePathError.
     """
+    if format == "promptfoo":
+        config = promptfoo_config(content)
+        for problem in config.notes:
+            note(f"Note: {problem}")
+        name, parts = promptfoo_writing.FILE, iter([config.write()])
+    else:
+        packed = pack_suite(content, slug)
+        name, parts = packed.name, packed.parts
     if out == "-":
-        for part in pack_suite(content, slug).parts:
+        for part in parts:
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
         return []
-    out = out or pack_suite(content, slug).name
+    out = out or name
     try:
+        if format == "promptfoo":
+            return [_write_file(Path(out), parts)]
         return _write(content, Path(out), is_folder=out.endswith(("/", os.sep)))
     except OSError as error:
         file = str(error.filename or out)

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from runs.cli.command import SiteCommand, get_suite
-from runs.cli.suite_out import write_out
+from runs.cli.suite_out import FORMATS, write_out
 from runs.suites.files import suite_with_cases
 
 EPILOG = """\
@@ -20,6 +20,9 @@ again changes nothing. PATH decides the format:
   evals/         the same, unpacked in this folder, with the suite file as SUITE.yaml
   -              the YAML, or the zip if the suite refers to files, on standard output
 
+With --format promptfoo the file is a configuration of promptfoo, and what has no counterpart there is
+printed on standard error.
+
 Without --out the file is SUITE.yaml or SUITE.zip in the current folder. Existing files are replaced.
 
 exit codes:
@@ -31,6 +34,7 @@ examples:
   evalsite export support-agent
   evalsite export support-agent --out evals/support-agent/
   evalsite export support-agent --version 3 --out - | less
+  evalsite export support-agent --format promptfoo --out promptfooconfig.yaml
 """
 
 
@@ -50,6 +54,12 @@ class Command(SiteCommand):
         parser.add_argument("suite", metavar="SUITE", help="Short name of the suite.")
         parser.add_argument("--out", metavar="PATH", help="Path to write to; - is standard output.")
         parser.add_argument(
+            "--format",
+            choices=FORMATS,
+            default=FORMATS[0],
+            help="evalsite (default), or promptfoo: a promptfooconfig.yaml.",
+        )
+        parser.add_argument(
             "--version", type=int, metavar="N", help="Version to write; default: the current one."
         )
 
@@ -57,7 +67,8 @@ class Command(SiteCommand):
         """Write the suite and print the paths."""
         suite = get_suite(options["suite"])
         content = suite_with_cases(suite, version=options["version"])
-        if written := write_out(content, suite.slug, options["out"] or ""):
+        out, format = options["out"] or "", options["format"]
+        if written := write_out(content, suite.slug, out, format, note=self.stderr.write):
             version = options["version"] or suite.version
             names = ", ".join(map(str, written))
             self.stderr.write(f"{suite.slug}, version {version}, is written to {names}")
