@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from django.conf import settings
@@ -76,7 +77,9 @@ def browser() -> Iterator[Browser]:
     if executable is None:
         pytest.fail("No Chromium: apt-get install chromium, or run scripts/test.")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    # Otherwise a second process is started beside that of each page, for the next one.
+    arguments = ["--renderer-process-limit=1"]
+    arguments += ["--no-sandbox"] if os.getuid() == 0 else []
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=executable, args=arguments)
@@ -93,14 +96,39 @@ def console() -> Iterator[Console]:
     assert watched.unexpected() == []
 
 
+@contextmanager
+def opened_profile(browser: Browser) -> Iterator[BrowserContext]:
+    """Open a browser profile with the width of a laptop."""
+    profile = browser.new_context(viewport={"width": 1440, "height": 900})
+    profile.set_default_timeout(PATIENCE_MS)
+    # It stays open, and what tests leave behind is removed from there.
+    profile.new_page()
+    yield profile
+    profile.close()
+
+
+@pytest.fixture(scope="session")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """Open a profile that keeps the scripts and styles of the site from test to test."""
+    with opened_profile(browser) as profile:
+        yield profile
+
+
 @pytest.fixture
-def context(browser: Browser, console: Console) -> Iterator[BrowserContext]:
-    """Open a separate browser profile with the width of a laptop."""
-    opened = browser.new_context(viewport={"width": 1440, "height": 900})
-    opened.set_default_timeout(PATIENCE_MS)
-    opened.on("page", console.watch)
-    yield opened
-    opened.close()
+def context(profile: BrowserContext, console: Console) -> Iterator[BrowserContext]:
+    """Give the profile with nothing of other tests in it but files of the site.
+
+    Tests that change it for good, as `page.clock` does, open profiles of their own.
+    """
+    profile.on("page", console.watch)
+    yield profile
+    blank, *opened = profile.pages
+    for page in opened:
+        page.close()
+    profile.remove_listener("page", console.watch)
+    profile.clear_cookies()
+    everything = {"origin": "*", "storageTypes": "all"}
+    profile.new_cdp_session(blank).send("Storage.clearDataForOrigin", everything)
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.finishing import summarise_run
@@ -15,7 +15,7 @@ from runs.models.results import ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from tests.browser.accessibility import violations
-from tests.browser.conftest import Console
+from tests.browser.conftest import Console, opened_profile
 from tests.support.factories import make_score, make_scored_run, make_suite
 from tests.support.members import make_client, make_member
 from tests.support.queue import NO_AUDIT, item_of, queued_run
@@ -24,6 +24,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
 KEYS = {"p": "pass", "b": "borderline", "f": "fail"}
 ITEMS = 21
+
+
+@pytest.fixture
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """Open a profile for each test: a clock that a test installs stays in it."""
+    with opened_profile(browser) as opened:
+        yield opened
 
 
 @pytest.fixture

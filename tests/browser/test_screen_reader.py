@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
 from django.db.models import F
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.finishing import summarise_run
 from runs.models.runs import Run
+from tests.browser.conftest import opened_profile
 from tests.support.factories import (
     make_score,
     make_scored_run,
@@ -30,6 +31,13 @@ LEAVES = [
     {**LEAF, "name": name, "kind": "expected_output", "config": {}} for name in ("facts", "tone")
 ]
 SCORES = {"pass": (0.92, 0.92), "fail": (0.5, 0.3)}
+
+
+@pytest.fixture
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """Open a profile for each test: a clock that a test installs stays in it."""
+    with opened_profile(browser) as opened:
+        yield opened
 
 
 @pytest.fixture
