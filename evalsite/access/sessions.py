@@ -63,11 +63,15 @@ class SessionStore(DatabaseStore):
 
     def _get_session_from_db(self) -> MemberSession | None:
         now = timezone.now()
-        alive = MemberSession.objects.filter(expire_date__gt=now, seen_at__gt=now - IDLE_FOR)
-        row = alive.filter(session_key=stored_key(self.session_key or "")).first()
-        if row is None:
+        # Every page asks, so the query is short and the times are compared here.
+        try:
+            row = MemberSession.objects.get(pk=stored_key(self.session_key or ""))
+        except MemberSession.DoesNotExist:
+            row = None
+        if row is None or row.expire_date <= now or row.seen_at <= now - IDLE_FOR:
             self._session_key = None
-        elif now - row.seen_at >= USE_IS_NOTED_EVERY:
+            return None
+        if now - row.seen_at >= USE_IS_NOTED_EVERY:
             # Pages can be read while nothing can be stored.
             with suppress(DatabaseError):
                 MemberSession.objects.filter(pk=row.pk).update(seen_at=now)
