@@ -29,7 +29,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path
@@ -226,19 +225,24 @@ def listen(note: Callable[[frozenset[str]], None]) -> None:
 
     def noting_execute(cursor: CursorWrapper, sql: Any, params: Any = None) -> Any:
         note(describe(sql, params))
+        transactions.begin(cursor.db)
         try:
-            with transactions.sending(cursor.db):
-                return execute(cursor, sql, params)
+            return execute(cursor, sql, params)
         except Exception as error:
             note(frozenset({f"{type(error).__name__}: {statement(str(sql))}"}))
             raise
+        finally:
+            transactions.end(cursor.db)
 
     def noting_executemany(cursor: CursorWrapper, sql: Any, param_list: Any) -> Any:
         rows = list(param_list)
         for params in rows[:MAX_VALUES]:
             note(describe(sql, params))
-        with transactions.sending(cursor.db):
+        transactions.begin(cursor.db)
+        try:
             return executemany(cursor, sql, rows)
+        finally:
+            transactions.end(cursor.db)
 
     CursorWrapper.execute = noting_execute
     CursorWrapper.executemany = noting_executemany
@@ -254,20 +258,19 @@ class Transactions:
         self.connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
         self.busy: set[BaseDatabaseWrapper] = set()
 
-    @contextmanager
-    def sending(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        """Hold the connection to be in a transaction for the time of a statement."""
+    def begin(self, connection: BaseDatabaseWrapper) -> None:
+        """Hold the connection to be in a transaction until the end of the statement."""
         with self.lock:
             for other in self.connections:
                 if other is not connection and (other in self.busy or other.in_atomic_block):
                     self.note(frozenset({AT_ONCE}))
             self.connections.add(connection)
             self.busy.add(connection)
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.busy.discard(connection)
+
+    def end(self, connection: BaseDatabaseWrapper) -> None:
+        """Hold the connection no longer to be in a transaction, unless it says so itself."""
+        with self.lock:
+            self.busy.discard(connection)
 
 
 def describe(sql: object, params: Sequence[Any] | Mapping[str, Any] | None) -> frozenset[str]:
