@@ -301,13 +301,15 @@ class WholeRequests:
         environ["wsgi.file_wrapper"] = FileWrapper
         answer = self._application(environ, lambda *head: heads.append((head[0], head[1])))
         is_file = isinstance(answer, FileWrapper)
-        if environ["REQUEST_METHOD"] != "HEAD" and (is_file or getattr(answer, "streaming", False)):
+        # That a file has not changed is said without a body: it is no download, and counts as none.
+        has_body = environ["REQUEST_METHOD"] != "HEAD" and not heads[0][0].startswith("304")
+        if has_body and (is_file or getattr(answer, "streaming", False)):
             if is_file:
                 # From now on it needs no thread.
                 close_old_connections()
             return heads[0], answer
         try:
-            content = b"" if environ["REQUEST_METHOD"] == "HEAD" else b"".join(answer)
+            content = b"".join(answer) if has_body else b""
         finally:
             _close(answer)
         return heads[0], content

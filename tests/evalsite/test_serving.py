@@ -28,6 +28,7 @@ from tests.api.site import token_of
 from tests.support.factories import make_user
 
 FILE, STORED, PAGE, FORM, ERROR = "/results.jsonl", "/plotly.js", "/", "/form", "/error"
+UNCHANGED = "/app.css"
 LARGE = serving.SMALL_BODY_BYTES + 1
 
 
@@ -86,12 +87,14 @@ class Site:
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        start_response("200 OK", [("Content-Type", "text/plain")])
+        is_unchanged = environ["PATH_INFO"] == UNCHANGED
+        status = "304 Not Modified" if is_unchanged else "200 OK"
+        start_response(status, [("Content-Type", "text/plain")])
         self.environ = environ
         environ[MEMBER] = dict(parse_qsl(environ["QUERY_STRING"])).get("as")
         if environ["PATH_INFO"] == ERROR:
             raise BrokenError
-        if environ["PATH_INFO"] == FILE:
+        if environ["PATH_INFO"] == FILE or is_unchanged:
             self.downloads.append(Download(self.is_made))
             return self.downloads[-1]
         if environ["PATH_INFO"] == STORED:
@@ -258,6 +261,21 @@ def test_nobody_keeps_others_from_downloading(member: str) -> None:
             slow[0].is_gone.set()
             await until(lambda: sum(each.is_closed.is_set() for each in site.downloads) == 3)
             assert (await Visit(FILE, member=member).to(serve)).status == 200
+            for visit in slow:
+                visit.is_gone.set()
+
+    run(test)
+
+
+def test_a_browser_that_asks_whether_files_have_changed_downloads_nothing() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        site.is_made.set()
+        slow = [Visit(FILE, takes=False) for _ in range(MAX_STREAMS_EACH)]
+        async with asked(serve, slow):
+            await until(lambda: all(visit.status for visit in slow))
+            asked_again = await Visit(UNCHANGED).to(serve)
+            assert (asked_again.status, asked_again.content) == (304, b"")
+            assert site.downloads[-1].is_closed.is_set()
             for visit in slow:
                 visit.is_gone.set()
 
