@@ -24,6 +24,8 @@ from runs.models.suites import Case, Suite
 from runs.words import searchable
 
 CHUNK = 500
+# A phrase can have hundreds of words, and PostgreSQL repeats them for each run. The longest are rare enough.
+MAX_LOOKED_UP = 8
 # To look up more runs in SQLite's index takes longer than to look at the hits of all.
 MAX_SCOPES = 8
 Trace = Sequence[Mapping[str, Any]]
@@ -165,16 +167,17 @@ class SearchQuerySet(models.QuerySet[Any]):
         [index] = self.model._meta.indexes
         scope_column = _column(self.model, index.fields[0])
         *whole, last = wanted
+        longest = sorted(dict.fromkeys(whole), key=len, reverse=True)[:MAX_LOOKED_UP]
         rows: SearchQuerySet
         if connection.vendor == "postgresql":
             queries = [
-                " & ".join([*(f"'{scope}/{word}'" for word in whole), f"'{scope}/{last}':*"])
+                " & ".join([*(f"'{scope}/{word}'" for word in longest), f"'{scope}/{last}':*"])
                 for scope in scopes
             ]
             any_query = RawSQL("%s", [queries])
             rows = self.filter(HasTerms(models.F(scope_column), models.F(column), any_query))
         else:
-            terms = [*(f'"{word}"' for word in whole), f'"{last}"*']
+            terms = [*(f'"{word}"' for word in longest), f'"{last}"*']
             query_text = f"{column} : ({' AND '.join(terms)})"
             if len(scopes) <= MAX_SCOPES:
                 places = " OR ".join(map(str, scopes))
@@ -184,7 +187,7 @@ class SearchQuerySet(models.QuerySet[Any]):
             rows = self.filter(found, **{f"{scope_column}__in": among(scopes)})
         if not whole:
             return rows
-        # The index knows which words a row has, not their order.
+        # The index was asked for some of the words, and does not know their order.
         padded = Concat(models.Value(" "), column, output_field=models.TextField())
         in_order: SearchQuerySet = rows.alias(padded=padded).filter(
             padded__contains=f" {' '.join(wanted)}"

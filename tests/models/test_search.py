@@ -63,6 +63,19 @@ def test_words_are_found_in_one_run_or_all() -> None:
     assert found("reasoning", "kind", run=one) == found("output", "late")
 
 
+def test_a_long_phrase_is_found_in_its_order_and_looked_up_by_a_few_of_its_words() -> None:
+    phrase = [f"w{n}" for n in range(100)]
+    run = answered(" ".join(phrase))
+    answered(" ".join(reversed(phrase)))
+    assert found("output", *phrase) == found("output", *phrase, run=run)
+    assert len(found("output", *phrase)) == 1
+
+    rows = ResultText.objects.with_words("output", phrase, scopes=range(1, 101))
+    _, values = rows.query.sql_with_params()
+    # All of them for each run would be 80,000 characters.
+    assert len(str(values)) < 20_000
+
+
 def test_tools_are_those_called_in_the_order_of_their_first_calls() -> None:
     run = answered("Done")
     assert ResultText.objects.get(run=run).tools == ["find", "send"]
