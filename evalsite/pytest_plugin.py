@@ -27,6 +27,7 @@ MARK, FIXTURE, TARGET = "evalsite", "evalsite_case", "pytest"
 SESSION = "EVALSITE_PYTEST_SESSION"
 OPEN = ("pending", "running")
 POLL_EVERY_S = 0.2
+NOT_FOUND = 404
 NO_ANSWER = "The test ended without an answer."
 
 
@@ -39,12 +40,9 @@ class Runs:
     site: Evalsite | None = None
 
     def connect(self) -> Evalsite:
-        """Return the site; raises pytest.UsageError where it is not named."""
+        """Return the site; raises EvalsiteError where it is not named."""
         if self.site is None:
-            try:
-                self.site = Evalsite()
-            except EvalsiteError as error:
-                raise pytest.UsageError(f"evalsite: {error}") from error
+            self.site = Evalsite()
         return self.site
 
 
@@ -113,22 +111,40 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     mark = metafunc.definition.get_closest_marker(MARK)
     if mark is None or not mark.args:
-        raise pytest.UsageError(
+        raise pytest.Collector.CollectError(
             f"{metafunc.definition.nodeid} uses {FIXTURE}: name the suite, @pytest.mark.{MARK}('support-agent')."
         )
     keys = mark.kwargs.get("cases")
     if keys is None:
-        site = metafunc.config.stash[RUNS].connect()
-        keys = [row["key"] for row in site.rows(f"suites/{mark.args[0]}/cases")]
+        try:
+            keys = _read_keys(metafunc.config.stash[RUNS].connect(), mark.args[0])
+        except EvalsiteError as error:
+            raise pytest.Collector.CollectError(f"evalsite: {error}") from error
     places = [(key, n) for key in keys for n in range(1, mark.kwargs.get("repetitions", 1) + 1)]
     names = [key if n == 1 else f"{key}-{n}" for key, n in places]
     metafunc.parametrize(FIXTURE, places, indirect=True, ids=names)
+
+
+def _read_keys(site: Evalsite, suite: str) -> list[str]:
+    try:
+        return [row["key"] for row in site.rows(f"suites/{suite}/cases")]
+    except EvalsiteError as error:
+        if error.status != NOT_FOUND:
+            raise
+        raise EvalsiteError(f"There is no suite {suite!r} at {site.server}.") from error
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start one run for each function, of the cases that are selected."""
     if session.config.option.collectonly:
         return
+    try:
+        _start_runs(session)
+    except EvalsiteError as error:
+        raise pytest.UsageError(f"evalsite: {error}") from error
+
+
+def _start_runs(session: pytest.Session) -> None:
     runs = session.config.stash[RUNS]
     items: dict[str, list[pytest.Function]] = {}
     marks: dict[str, pytest.Mark] = {}

@@ -108,7 +108,14 @@ def test_what_is_wrong_with_the_site_or_the_mark_is_said_in_one_line(
 ) -> None:
     code, output = run_pytest(site, tmp_path, text=TESTS.replace('"support", ', '"nobody", '))
     assert code != 0
-    assert "There is nothing at this address." in output
+    assert f"evalsite: There is no suite 'nobody' at {site.url}." in output
+    assert "Error" not in output
+    code, output = run_pytest(
+        site, tmp_path, text=TESTS.replace('target="my agent"', 'cases=["nobody"]')
+    )
+    assert code != 0
+    assert "ERROR: evalsite: " in output
+    assert "Traceback" not in output
     code, output = run_pytest(
         site,
         tmp_path,
