@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from urllib.parse import urljoin
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
+from evaluators.scoring.types import Verdict
 from runs.models.runs import Campaign
 from runs.models.suites import Suite
+from runs.reviews.services import ReviewDecision, ask_for_review, decide
 from tests.support.factories import make_campaign, make_scored_run, make_suite
+from tests.support.queue import queued_run
 
 pytestmark = pytest.mark.django_db
 
@@ -85,3 +89,40 @@ def test_counts_bars_and_gates_lead_to_as_many_cases_as_they_say(
     # Of both runs each verdict, and of the comparison its chips and the cells of its matrix.
     assert len(followed) > 15
     assert any("cell=" in url for url in followed)
+
+
+# A column of a picture in its table: its address and, last, its number of cases.
+COLUMN = re.compile(
+    r'<tr>\s*<th scope="row"[^>]*>\s*<a href="([^"]*)">.*?<td[^>]*>\s*(\d+)\s*</td>\s*</tr>',
+    re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("name", ["scores", "latency", "cost"])
+def test_columns_of_histograms_lead_to_as_many_cases_as_they_say(
+    viewer_client: Client, suite: Suite, name: str
+) -> None:
+    page = viewer_client.get(f"{RUN}pictures/{name}/").text
+    columns = COLUMN.findall(page)
+    assert columns
+    for url, count in columns:
+        assert rows(viewer_client.get(urljoin(RUN, html.unescape(url))).text) == int(count), url
+
+
+def test_counts_of_the_agreement_lead_to_as_many_results_as_they_say(
+    editor: User, viewer_client: Client
+) -> None:
+    run = queued_run(["pass", "fail", "pass", "borderline"], slug="support")
+    for result, person in zip(
+        run.results.order_by("position"), ("pass", "fail", "fail", "pass"), strict=True
+    ):
+        decide(ask_for_review(result, by=editor), ReviewDecision(Verdict(person)), by=editor)
+    address = "/suites/support/agreement/"
+    page = viewer_client.get(address).text
+    judges = re.findall(r'<a\s+href="([^"]*#cases)"\s+aria-label="(\d+) decision', page)
+    cells = [*counts(page), *((html.unescape(url), int(count)) for url, count in judges)]
+    assert len(cells) == 5
+    for url, count in cells:
+        there = viewer_client.get(urljoin(address, url)).text
+        listed = there.split('id="cases"')[1].split("</table>")[0]
+        assert len(re.findall("<tr>", listed.split("<tbody>")[1])) == count, url
