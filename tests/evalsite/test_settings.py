@@ -212,7 +212,7 @@ def without_texts(tree: ast.Module) -> ast.Module:
 # What `evalsite up` hands on to the server that it becomes, before there are settings.
 PASSES_IT_ON = {"evalsite/cli.py", "evalsite/gunicorn.py", "evalsite/management/commands/up.py"}
 # These work in the environment of an agent, far from the site.
-ELSEWHERE = {"evalsite/client.py", "evalsite/pytest_plugin.py"}
+ELSEWHERE = {"evalsite/client.py", "evalsite/pytest_plugin.py", "evalsite/remote/agents.py"}
 
 
 @pytest.mark.parametrize("package", ["evalsite", "runs", "evaluators"])
