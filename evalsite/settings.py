@@ -242,7 +242,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
-    "evalsite.access.sessions.MemberBackend",
+    "django.contrib.auth.backends.ModelBackend",
 ]
 # Login throttle: after this many failures for a name from one address comes a pause. Attempts during the
 # pause do not prolong it.

@@ -203,7 +203,7 @@ def count_failure(request: HttpRequest, member: User) -> bool:
     return False
 
 
-BACKEND = "evalsite.access.sessions.MemberBackend"
+BACKEND = "django.contrib.auth.backends.ModelBackend"
 # The path waits in a cookie while somebody is at the provider, and browsers drop cookies over 4 KB.
 MAX_NEXT_LENGTH = 2_000
 

@@ -1,7 +1,4 @@
-"""Sessions of members, stored under a hash of their key, so that a copy of the database logs nobody in.
-
-`MemberBackend` reads what the member of a session may do.
-"""
+"""Sessions of members, stored under a hash of their key, so that a copy of the database logs nobody in."""
 
 from __future__ import annotations
 
@@ -13,12 +10,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
-from django.contrib.auth.backends import ModelBackend
-from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import SessionBase
 from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
-from django.db import DatabaseError, connection
-from django.db.models import Model
+from django.db import DatabaseError
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
@@ -161,38 +156,6 @@ def browser_name(client: str) -> str:
     browser = next((name for mark, name in BROWSERS if mark in client), "A browser")
     system = next((name for mark, name in SYSTEMS if mark in client), "")
     return f"{browser} on {system}" if system else browser
-
-
-PERMISSIONS_OF_MEMBER = """
-    SELECT app_label, codename
-    FROM auth_permission JOIN django_content_type ON django_content_type.id = content_type_id
-    WHERE auth_permission.id IN (
-        SELECT permission_id FROM auth_user_user_permissions WHERE user_id = %s
-        UNION ALL
-        SELECT permission_id FROM auth_group_permissions JOIN auth_user_groups USING (group_id) WHERE user_id = %s
-    )
-"""
-
-
-class MemberBackend(ModelBackend):
-    """Django's members and passwords, with the permissions of a member read in one statement.
-
-    Every page asks for them, and building Django's two queries takes thirty times as long as running this one.
-    """
-
-    def get_all_permissions(
-        self, user_obj: User | AnonymousUser, obj: Model | None = None
-    ) -> set[str]:
-        """Return the permissions of a member's role and those of the member alone."""
-        if obj is not None or user_obj.is_superuser or not user_obj.is_active:
-            return super().get_all_permissions(user_obj, obj)
-        kept = vars(user_obj)
-        if "_perm_cache" not in kept:
-            with connection.cursor() as cursor:
-                cursor.execute(PERMISSIONS_OF_MEMBER, [user_obj.pk, user_obj.pk])
-                kept["_perm_cache"] = {".".join(names) for names in cursor.fetchall()}
-        permissions: set[str] = kept["_perm_cache"]
-        return permissions
 
 
 @dataclass(frozen=True, slots=True)

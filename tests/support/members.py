@@ -9,7 +9,7 @@ from django.test import Client
 
 from evalsite.access.sessions import SessionStore, mark_confirmed
 
-BACKEND = "evalsite.access.sessions.MemberBackend"
+BACKEND = "django.contrib.auth.backends.ModelBackend"
 PASSWORD = "correct horse battery staple"  # for tests only
 
 
