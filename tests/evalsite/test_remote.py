@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -57,10 +58,14 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     token = token_of(make_user(role="editor"), scopes=[Scope.RUN, Scope.EDIT])
     site = partial(Evalsite, token=token, transport=Site(), sleep=sleep)
     monkeypatch.setattr(commands, "Evalsite", site)
-    monkeypatch.setattr(commands.signal, "signal", lambda *_: None)
+    # Ctrl-C arrives, also where a shell lets what it starts in the background ignore it.
+    set_handler = signal.signal
+    handler = set_handler(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setenv("EVALSITE_SERVER", ADDRESS)
     monkeypatch.chdir(tmp_path)
-    return
+    yield
+    set_handler(signal.SIGINT, handler)
 
 
 def call(*words: str) -> int:

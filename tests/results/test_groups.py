@@ -249,7 +249,7 @@ def test_thousands_of_groups_are_cut_on_the_page_and_whole_in_the_file(
     few = make_grouped(({"metadata": {"id": "x"}}, ["pass"]))
     many = make_grouped(*(({"metadata": {"id": f"={n}"}}, ["pass"]) for n in range(130)))
     for run in (few, many):
-        with django_assert_num_queries(11):
+        with django_assert_num_queries(12):
             page = open_table(viewer_client, run, "?group=meta.id")
     assert len(group_links(page)) == MAX_GROUPS
     assert "130 groups, 30 of them not listed" in " ".join(page.split())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import cast
-
 import pytest
 
-from runs.compare.comparison import ComparisonSide, measured_scores
+from runs.compare.comparison import measured_scores
 from runs.results.run_figures import evaluator_rows
+from tests.compare.test_measured import read_side
 from tests.support.factories import (
     make_case,
     make_result,
@@ -41,9 +39,8 @@ def test_a_leaf_is_turned_round_and_a_composite_that_was_already_is_not():
     means = {row.name: row.mean for row in evaluator_rows(run)}
     assert means == {"no_slang": 1.0, "risky": 0.75}
 
-    side = SimpleNamespace(run=run, keys={result.pk: "C-1"})
-    found = measured_scores(cast("ComparisonSide", side))
-    measured = {figure.path: one.scores["C-1"] for figure, one in found.items()}
+    found = measured_scores(read_side(run))
+    measured = {figure.path: one.by_case.tolist() for figure, one in found.figures.items()}
     assert measured == {"no_slang": [1.0], "risky": [0.75]}
 
 
@@ -53,17 +50,15 @@ def test_what_cases_alone_have_is_turned_round_as_well():
     run = make_run(
         suite=suite, snapshot=make_snapshot(suite=suite, target=make_target(), tree=TREE)
     )
-    keys = {}
     for number in range(10):
         case = make_case(suite=suite, key=f"C-{number}", evaluators_append=number % 2 == 0, **own)
         result = make_result(run=run, case=case)
         make_score(result=result, path="no_card", kind="text_check", score=0.0)
-        keys[result.pk] = case.key
 
-    found = measured_scores(cast("ComparisonSide", SimpleNamespace(run=run, keys=keys)))
+    found = measured_scores(read_side(run))
 
-    told = {figure.path: one.scores for figure, one in found.items()}
-    assert told == {"no_card": {key: [1.0] for key in keys.values()}}
+    told = {figure.path: one.by_case.tolist() for figure, one in found.figures.items()}
+    assert told == {"no_card": [1.0] * 10}
 
     (row,) = evaluator_rows(run)
     assert (row.name, row.mean, row.scored) == ("no_card", 1.0, 10)
