@@ -31,11 +31,18 @@ from runs.cli.files import (
     check_writable,
     write_file,
 )
+from runs.cli.options import (
+    JSON,
+    MARKDOWN,
+    add_compare_options,
+    add_export_options,
+    add_run_options,
+    add_suite_file_options,
+)
 from runs.cli.terminal import ProgressLine, import_message, print_line
 from runs.specs.problems import UnreadableFileError
 
 DONE, MISUSED, FAILED = 0, 2, 3
-JSON, MARKDOWN = "--json", "--markdown"
 COMPARED = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct", "min_cases")
 SITE = f"""\
 The site is the one of --server, or of {SERVER}; {TOKEN} has a token of it, with the scopes run and edit.
@@ -165,22 +172,14 @@ def _parser(name: str) -> Parser:
     return parser
 
 
-def _add_suite_file_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--profile",
-        default="",
-        metavar="NAME",
-        help="Defaults for files that name no profile: verdicts, metrics, tasks or hybrid.",
-    )
-    parser.add_argument(
-        "--slug", metavar="NAME", help="Short name of the suite; default: the one in its file."
-    )
+def _add_suite_options(parser: ArgumentParser) -> None:
+    add_suite_file_options(parser)
     parser.add_argument("--judge", metavar="SLUG", help="Language model that judges.")
 
 
 def _add_import(parser: ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="What to import.")
-    _add_suite_file_options(parser)
+    _add_suite_options(parser)
 
 
 def _add_evaluate(parser: ArgumentParser) -> None:
@@ -189,54 +188,26 @@ def _add_evaluate(parser: ArgumentParser) -> None:
         ("--agent", "COMMAND|URL", "The agent, on this machine."),
         ("--target", "NAME", "What the site calls it; alone: a target that the site asks."),
         ("--run", "RUN", "Continue this run."),
-        ("--budget", "USD", "Budget of the run in US dollars."),
     ):
         parser.add_argument(option, metavar=metavar, help=text)
     parser.add_argument("--outputs", type=Path, metavar="FILE", help="Outputs to evaluate.")
-    for option, metavar, text in (
-        ("--set", "NAME=VALUE", "A setting of the agent; repeatable."),
-        ("--tag", "TAG", "Only cases with this tag; repeatable."),
-        ("--case", "KEY", "Only the case with this key; repeatable."),
-    ):
-        parser.add_argument(option, action="append", metavar=metavar, help=text)
-    for option, default, text in (
-        ("--samples", None, "Judge calls for each score in this run."),
-        ("--repetitions", 1, "How many times each case runs (1)."),
-        ("--concurrency", None, f"How many cases run in parallel; of an agent {CONCURRENCY}."),
-        ("--max-minutes", None, "End the run after this many minutes."),
-    ):
-        parser.add_argument(option, type=int, default=default, metavar="N", help=text)
-    _add_suite_file_options(parser)
+    parser.add_argument(
+        "--set", action="append", metavar="NAME=VALUE", help="A setting of the agent; repeatable."
+    )
+    parser.add_argument(
+        "--concurrency",
+        type=int,
+        metavar="N",
+        help=f"How many cases run in parallel; of an agent {CONCURRENCY}.",
+    )
+    add_run_options(parser)
+    _add_suite_options(parser)
     FileOptions.add_to(parser)
 
 
 def _add_compare(parser: Parser) -> None:
     parser.misuse_code = FAILED
-    parser.add_argument("baseline", metavar="BASELINE", help="The run to compare with.")
-    parser.add_argument("candidate", metavar="CANDIDATE", help="The candidate.")
-    for option, metavar, text in (
-        ("--max-pass-rate-drop", "SHARE", "How far the pass rate may fall, 0 to 1."),
-        ("--max-avg-score-drop", "POINTS", "How far the mean score may fall, points of 100."),
-        ("--max-latency-increase-pct", "PERCENT", "How far the mean latency may grow."),
-    ):
-        parser.add_argument(option, type=float, metavar=metavar, help=text)
-    parser.add_argument("--min-cases", type=int, metavar="N", help="Minimum of shared cases (1).")
-    parser.add_argument("--force", action="store_true", help="Compare runs that differ in more.")
-    parser.add_argument("--shared", action="store_true", help="Only cases that both runs have.")
-    for option, text in ((JSON, "every figure as JSON"), (MARKDOWN, "a pull request's comment")):
-        parser.add_argument(
-            option, type=Path, metavar="FILE", help=f"Write {text}; - is standard output."
-        )
-
-
-def _add_export(parser: ArgumentParser) -> None:
-    parser.add_argument("suite", metavar="SUITE", help="Short name of the suite.")
-    parser.add_argument("--out", default="", metavar="PATH", help="Where; - is standard output.")
-    parser.add_argument("--version", type=int, metavar="N", help="Version; default: the current.")
-    # As runs.cli.suite_out has them, which takes long to load.
-    parser.add_argument(
-        "--format", choices=("evalsite", "promptfoo"), default="evalsite", help="Its format."
-    )
+    add_compare_options(parser)
 
 
 def _import(site: Evalsite, options: Namespace, parser: Parser) -> int:
@@ -513,7 +484,7 @@ PARSERS: Mapping[str, Callable[[Any], None]] = {
     "import": _add_import,
     "evaluate": _add_evaluate,
     "compare": _add_compare,
-    "export": _add_export,
+    "export": add_export_options,
 }
 RUN: Mapping[str, Callable[[Evalsite, Namespace, Parser], int]] = {
     "import": _import,

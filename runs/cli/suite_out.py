@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
+from runs.cli.options import PROMPTFOO
 from runs.formats import suite_files
 from runs.formats.suite_files import pack_suite, suite_file_name
 from runs.formats.tools import promptfoo_writing
@@ -32,9 +33,6 @@ class UnwritablePathError(DomainError):
     code = "unwritable_path"
 
 
-FORMATS = ("evalsite", "promptfoo")
-
-
 def write_out(
     content: SuiteWithCases, slug: str, out: str, format: str, *, note: Callable[[str], object]
 ) -> list[Path]:
@@ -42,7 +40,7 @@ def write_out(
 
     `note` gets what another tool's format leaves out. Raises UnwritableFormatError and UnwritablePathError.
     """
-    if format == "promptfoo":
+    if format == PROMPTFOO:
         config = promptfoo_config(content)
         for problem in config.notes:
             note(f"Note: {problem}")
@@ -57,7 +55,7 @@ def write_out(
         return []
     out = out or name
     try:
-        if format == "promptfoo":
+        if format == PROMPTFOO:
             return [_write_file(Path(out), parts)]
         return _write(content, Path(out), is_folder=out.endswith(("/", os.sep)))
     except OSError as error:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from runs.cli.command import FAILED, SiteCommand, full_url, get_run
 from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
+from runs.cli.options import JSON, MARKDOWN, add_compare_options
 from runs.cli.terminal import print_line
 from runs.compare.comparison import build_comparison, conclude
 from runs.compare.documents import comparison_document
@@ -25,7 +25,6 @@ from runs.compare.report import (
 from runs.compare.rules import Tolerances
 from runs.engine.plan import read_plan
 
-JSON, MARKDOWN = "--json", "--markdown"
 # For each option: the divisor from its unit to the stored value, its maximum, and its description.
 UNITS = {
     "max_pass_rate_drop": (1.0, 1.0, "a share from 0 to 1, such as 0.02 for two points"),
@@ -68,54 +67,7 @@ exit code says whether the candidate is worse than the baseline."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take both runs and the regression limits."""
-        parser.add_argument("baseline", metavar="BASELINE", help="The run to compare with.")
-        parser.add_argument("candidate", metavar="CANDIDATE", help="The candidate.")
-        parser.add_argument(
-            "--max-pass-rate-drop",
-            type=float,
-            metavar="SHARE",
-            help="How far the pass rate may fall, a share from 0 to 1.",
-        )
-        parser.add_argument(
-            "--max-avg-score-drop",
-            type=float,
-            metavar="POINTS",
-            help="How far the mean score may fall, in points of 100.",
-        )
-        parser.add_argument(
-            "--max-latency-increase-pct",
-            type=float,
-            metavar="PERCENT",
-            help="How far the mean latency may grow, in percent.",
-        )
-        parser.add_argument(
-            "--min-cases",
-            type=int,
-            default=1,
-            metavar="N",
-            help="Minimum number of shared cases with a verdict on both sides (1).",
-        )
-        parser.add_argument(
-            "--force", action="store_true", help="Compare runs that differ in more than the target."
-        )
-        parser.add_argument(
-            "--shared",
-            action="store_true",
-            help="Compare only the cases that both runs have.",
-        )
-        parser.add_argument(
-            JSON,
-            type=Path,
-            metavar="FILE",
-            help="Write figures, reasons and every case as JSON; - is standard output.",
-        )
-        parser.add_argument(
-            MARKDOWN,
-            type=Path,
-            metavar="FILE",
-            help="Write a comment for a pull request: headline, figures, the cases that got worse, and a link; "
-            "- is standard output.",
-        )
+        add_compare_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Compare the runs, print the comparison and exit with its code."""

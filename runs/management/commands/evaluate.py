@@ -30,6 +30,7 @@ from runs.cli.evaluating import (
     output_warnings,
 )
 from runs.cli.files import FileOptions
+from runs.cli.options import add_run_options, add_suite_file_options
 from runs.cli.single_run import execute_and_conclude, offer_to_resume, read_budget
 from runs.cli.terminal import ProgressLine, print_line
 from runs.cli.watching import stop_wanted
@@ -110,32 +111,8 @@ without a running site; the run appears on the site's pages like any other."""
         parser.add_argument(
             "--judge", metavar="SLUG", help="Language model that judges; default: the suite's."
         )
-        parser.add_argument(
-            "--profile",
-            default="",
-            metavar="NAME",
-            help="Defaults for a file at a path: verdicts, metrics, tasks or hybrid.",
-        )
-        parser.add_argument(
-            "--slug",
-            metavar="NAME",
-            help="Short name of the suite at a path; default: the one in its file.",
-        )
-        parser.add_argument(
-            "--tag", action="append", metavar="TAG", help="Only cases with this tag; repeatable."
-        )
-        parser.add_argument(
-            "--case",
-            action="append",
-            metavar="KEY",
-            help="Only the case with this key; repeatable.",
-        )
-        parser.add_argument(
-            "--samples",
-            type=int,
-            metavar="N",
-            help="Judge calls for each score in this run; default: as in the suite.",
-        )
+        add_suite_file_options(parser)
+        add_run_options(parser)
         parser.add_argument(
             "--metric",
             action="append",
@@ -149,28 +126,10 @@ without a running site; the run appears on the site's pages like any other."""
             help="Weight of a metric in this run; the others stay as in the suite. Repeatable.",
         )
         parser.add_argument(
-            "--repetitions",
-            type=int,
-            default=1,
-            metavar="N",
-            help="How many times each case runs (1).",
-        )
-        parser.add_argument(
             "--concurrency",
             type=int,
             metavar="N",
             help="How many cases run in parallel; default: what the language models allow.",
-        )
-        parser.add_argument(
-            "--budget",
-            metavar="USD",
-            help="Budget in US dollars: no result starts that could exceed it.",
-        )
-        parser.add_argument(
-            "--max-minutes",
-            type=int,
-            metavar="N",
-            help="End each run after this many minutes and keep its results; default: as in the suite.",
         )
         FileOptions.add_to(parser)
 

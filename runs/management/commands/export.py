@@ -7,7 +7,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from runs.cli.command import SiteCommand, get_suite
-from runs.cli.suite_out import FORMATS, write_out
+from runs.cli.options import add_export_options
+from runs.cli.suite_out import write_out
 from runs.suites.files import suite_with_cases
 
 EPILOG = """\
@@ -51,23 +52,13 @@ class Command(SiteCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the suite, its version and the path."""
-        parser.add_argument("suite", metavar="SUITE", help="Short name of the suite.")
-        parser.add_argument("--out", metavar="PATH", help="Path to write to; - is standard output.")
-        parser.add_argument(
-            "--format",
-            choices=FORMATS,
-            default=FORMATS[0],
-            help="evalsite (default), or promptfoo: a promptfooconfig.yaml.",
-        )
-        parser.add_argument(
-            "--version", type=int, metavar="N", help="Version to write; default: the current one."
-        )
+        add_export_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Write the suite and print the paths."""
         suite = get_suite(options["suite"])
         content = suite_with_cases(suite, version=options["version"])
-        out, format = options["out"] or "", options["format"]
+        out, format = options["out"], options["format"]
         if written := write_out(content, suite.slug, out, format, note=self.stderr.write):
             version = options["version"] or suite.version
             names = ", ".join(map(str, written))

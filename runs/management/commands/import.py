@@ -32,6 +32,7 @@ from runs.cli.command import (
     get_suite,
     read_file,
 )
+from runs.cli.options import add_suite_file_options
 from runs.cli.terminal import import_message, printable
 from runs.files.importing import ImportedOutputs, import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
@@ -103,20 +104,12 @@ class Command(SiteCommand):
             "paths", nargs="*", type=Path, metavar="PATH", help="A folder, a zip or a suite file."
         )
         parser.add_argument(
-            "--slug", metavar="NAME", help="Short name of the suite; default: the one in its file."
-        )
-        parser.add_argument(
             "--judge",
             metavar="SLUG",
             help='Language model that judges, "" for none; default: the one in the file, else the '
             "suite's.",
         )
-        parser.add_argument(
-            "--profile",
-            default="",
-            metavar="NAME",
-            help="Defaults for files that name no profile: verdicts, metrics, tasks or hybrid.",
-        )
+        add_suite_file_options(parser)
         parser.add_argument("--note", default="", metavar="TEXT", help="Note for the new versions.")
         parser.add_argument(
             "--outputs",
