@@ -19,6 +19,8 @@ from runs.target_kinds._base import AgentReading, AgentReply, TargetConfig
 from runs.target_kinds._outputs import (
     MAX_COUNT,
     MAX_USD,
+    STEP_FIGURES,
+    STEP_IDS,
     STEP_TYPES,
     Conversation,
     check_steps,
@@ -31,7 +33,6 @@ NANO_USD = Decimal("0.000000001")
 NAME_KEYS = ("name", "tool", "tool_name", "toolName")
 INPUT_KEYS = ("input", "args", "arguments", "parameters")
 OUTPUT_KEYS = ("output", "result", "response", "content")
-FIGURES = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
 FILE_NAMES = ("path", "name", "filename")
 FILE_TEXTS = ("content", "text")
 FILE_BYTES = ("base64", "content_base64", "data")
@@ -94,6 +95,10 @@ def _step(number: int, step: Any) -> Step:
     if not isinstance(name, str) or not name:
         raise UnreadablePartError(f"step {number} is {describe(step)}, without a name")
     error, kind = merged.get("error"), merged.get("type")
+    # Steps may be numbered from 0.
+    step_id, parent_id = (
+        "" if merged.get(name) is None else str(merged[name]) for name in STEP_IDS
+    )
     return Step(
         type=str(kind) if kind in STEP_TYPES else "tool",
         name=name[:200],
@@ -101,9 +106,9 @@ def _step(number: int, step: Any) -> Step:
         output=_first(merged, OUTPUT_KEYS),
         error="" if error in (None, "", False) else str(error),
         cost_usd=_usd(merged.get("cost_usd")),
-        id=str(merged.get("id") or ""),
-        parent_id=str(merged.get("parent_id") or ""),
-        **{figure: _figure(merged.get(figure)) for figure in FIGURES},
+        id=step_id,
+        parent_id=parent_id,
+        **{figure: _figure(merged.get(figure)) for figure in STEP_FIGURES},
     )
 
 

@@ -25,8 +25,12 @@ FULL = {
         {"role": "assistant", "content": [{"type": "text", "text": "On its way."}]},
     ],
     "steps": [
-        {"name": "look_up", "input": {"id": 7}, "output": "found", "duration_ms": 12},
-        {"type": "function", "function": {"name": "mail", "arguments": '{"to": "a@b.c"}'}},
+        {"name": "look_up", "input": {"id": 7}, "output": "found", "duration_ms": 12, "id": 0},
+        {
+            "type": "function",
+            "function": {"name": "mail", "arguments": '{"to": "a@b.c"}'},
+            **{"id": 1, "parent_id": 0, "cost_usd": 0.5},
+        },
         "log",
     ],
     "files": [
@@ -64,6 +68,9 @@ def test_every_part_of_a_reply_becomes_part_of_the_output() -> None:
         ("log", None),
     ]
     assert output.trace[0].duration_ms == 12
+    assert [(step.id, step.parent_id, step.cost_usd) for step in output.trace] == [
+        *(("0", "", None), ("1", "0", Decimal("0.5")), ("", "", None))
+    ]
     assert dict(output.files) == {"notes/a.md": b"# A", "b.bin": b"\x00\x01"}
     assert (output.usage.input_tokens, output.usage.output_tokens) == (12, 3)
     assert output.usage.cost_usd == Decimal("0.0125")
