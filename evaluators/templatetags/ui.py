@@ -330,10 +330,11 @@ class StepRow:
 
 
 @register.inclusion_tag("components/trace.html")
-def trace(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Draw the steps a target took as a tree, on a time line."""
+def trace(steps: Sequence[Mapping[str, Any]], count: int = 0) -> dict[str, Any]:
+    """Draw the steps a target took as a tree, on a time line; these may be the first of `count`."""
     rows = step_rows(steps)
-    return {"rows": rows, "has_costs": any(row.cost_usd is not None for row in rows)}
+    has_costs = any(row.cost_usd is not None for row in rows)
+    return {"rows": rows, "count": count, "has_costs": has_costs}
 
 
 def nested(
