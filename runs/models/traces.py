@@ -38,16 +38,16 @@ class TraceQuerySet(models.QuerySet["Trace"]):
         is_old = Q(changed_at__lt=now - timedelta(days=settings.TRACES_DAYS))
         is_left_out = Q(is_sampled=False, changed_at__lt=now - UNSAMPLED_FOR)
         self.filter(is_old | (is_left_out & ~Q(state=TraceState.RUN))).remove()
-        limit = settings.TRACES_MB * MEGABYTE
-        excess = (self.aggregate(total=Sum("size"))["total"] or 0) - limit
+        excess = (self.aggregate(total=Sum("size"))["total"] or 0) - settings.TRACES_MB * MEGABYTE
+        if excess <= 0:
+            return
         oldest = []
         for pk, size in self.order_by("changed_at", "pk").values_list("pk", "size").iterator():
-            if excess <= 0:
-                break
             oldest.append(pk)
             excess -= size
-        if oldest:
-            self.filter(pk__in=among(oldest)).remove()
+            if excess <= 0:
+                break
+        self.filter(pk__in=among(oldest)).remove()
 
     def remove(self) -> int:
         """Delete the traces with their spans, and return how many."""
