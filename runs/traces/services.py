@@ -16,6 +16,7 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.services import put_cases
 from runs.files.importing import import_recorded_outputs
+from runs.models.database import update_rows
 from runs.models.suites import RecordedOutput, Suite
 from runs.models.traces import Trace, TraceState
 from runs.specs.suites import CaseSpec
@@ -56,25 +57,23 @@ def create_cases(
     """
     used, whole, made = UsedTraces(), read_traces(traces), dict[int, CaseSpec]()
     for trace in traces:
-        found = whole.get(trace.pk)
-        if found is None or not found.question:
+        content = whole.get(trace.pk)
+        if content is None or not content.question:
             used.refused.append("without a question")
             continue
-        has_answer = "output" in found.output
+        has_answer = "output" in content.output
         made[trace.pk] = CaseSpec(
             key=f"trace-{trace.trace_id[-KEY_DIGITS:]}",
-            input=tuple(dict(turn) for turn in found.question),
-            expected_output=found.output["output"] if expects_answer and has_answer else "",
-            recorded_output=dict(found.output) if keeps_answer and has_answer else None,
+            input=tuple(dict(turn) for turn in content.question),
+            expected_output=content.output["output"] if expects_answer and has_answer else "",
+            recorded_output=dict(content.output) if keeps_answer and has_answer else None,
             metadata={FROM_TRACE: trace.trace_id},
         )
     with transaction.atomic():
         if made:
             put_cases(suite, list(made.values()), by=by)
-        for trace in traces:
-            if trace.pk in made:
-                _note_use(trace, suite, f"case {made[trace.pk].key} of {suite.title}")
-                used.count += 1
+        _note_uses({pk: f"case {case.key}" for pk, case in made.items()}, suite)
+    used.count = len(made)
     return used
 
 
@@ -89,11 +88,11 @@ def record_outputs(traces: Sequence[Trace], *, suite: Suite, target: str, by: Us
     keys = set(by_input.values()) | {key for key, _ in cases}
     chosen: dict[str, Trace] = {}
     for trace in traces:
-        found = whole.get(trace.pk)
+        content = whole.get(trace.pk)
         key = trace.case_key if trace.case_key in keys else ""
-        if found is None or "output" not in found.output:
+        if content is None or "output" not in content.output:
             used.refused.append("without an answer")
-        elif not (key := key or by_input.get(_input_text(found.question), "")):
+        elif not (key := key or by_input.get(_input_text(content.question), "")):
             used.refused.append(f"that {suite.title} has no case for")
         elif key in chosen:
             used.refused.append("with the same case as an earlier one")
@@ -109,8 +108,7 @@ def record_outputs(traces: Sequence[Trace], *, suite: Suite, target: str, by: Us
         }
         lines = (json.dumps({**output, "id": key}) for key, output in outputs.items())
         import_recorded_outputs(target_name=target, lines=lines, imported_by=by)
-        for key, trace in chosen.items():
-            _note_use(trace, suite, f"output of case {key} of {suite.title}")
+        _note_uses({trace.pk: f"output of case {key}" for key, trace in chosen.items()}, suite)
     used.count = len(chosen)
     return used
 
@@ -121,9 +119,13 @@ def _input_text(turns: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(" ".join(str(text).split()) for text in texts)
 
 
-def _note_use(trace: Trace, suite: Suite, what: str) -> None:
-    trace.state, trace.used_as, trace.suite = TraceState.USED, what[:MAX_USED_AS_LENGTH], suite
-    trace.save(update_fields=["state", "used_as", "suite"])
+def _note_uses(uses: Mapping[int, str], suite: Suite) -> None:
+    """Note of traces, by id, what they became in a suite."""
+    rows = [
+        (TraceState.USED, f"{use} of {suite.title}"[:MAX_USED_AS_LENGTH], suite.pk, pk)
+        for pk, use in uses.items()
+    ]
+    update_rows(Trace, ("state", "used_as", "suite_id"), rows, key=("id",))
 
 
 def delete_traces(traces: Sequence[Trace], *, by: User) -> int:
