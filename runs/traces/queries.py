@@ -143,9 +143,8 @@ def chosen_traces(data: QueryDict) -> ChosenTraces:
 
 @dataclass(frozen=True, slots=True)
 class TracePage:
-    """One trace in full, with its first steps; long texts are cut."""
+    """What one trace says in full, with its first steps; long texts are cut."""
 
-    trace: Trace
     turns: Turns
     steps: Sequence[Mapping[str, Any]]
     step_count: int
@@ -158,4 +157,4 @@ def trace_page(trace: Trace) -> TracePage:
     if text := whole.output.get("output"):
         turns.append({"role": "assistant", "content": text})
     shown = tuple(map(cut_step, whole.steps[:MAX_STEPS_SHOWN]))
-    return TracePage(trace, cut_turns(turns), shown, trace.span_count)
+    return TracePage(cut_turns(turns), shown, trace.span_count)

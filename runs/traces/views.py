@@ -18,7 +18,7 @@ from runs.requests import (
     may_view,
     site_address,
 )
-from runs.traces.forms import DELETE, FIELDS, UseTracesForm
+from runs.traces.forms import FIELDS, UseTracesForm
 from runs.traces.queries import TracesQuery, chosen_traces, trace_list, trace_page
 
 
@@ -69,5 +69,5 @@ def trace_use(request: MemberRequest) -> HttpResponse:
             form.add_error(None, str(refusal))
         else:
             return back
-    context = {"form": form, "chosen": chosen, "is_deletion": action == DELETE}
+    context = {"form": form, "chosen": chosen}
     return render(request, "traces/use.html", context, status=REFUSED if form.is_bound else 200)
