@@ -1,7 +1,8 @@
 """Read spans as steps of an agent, by the attributes of three conventions, and steps as question and answer.
 
 These are OpenTelemetry's for generative AI (`gen_ai.…`), OpenInference's (`openinference.…`, `llm.…`,
-`input.value`) and OpenLLMetry's (`traceloop.…`). Where a span has attributes of several, the first here counts.
+`input.value`) and OpenLLMetry's (`traceloop.…`). Where a span has attributes of several, the first here counts;
+but the input and the output of a step that calls neither a model nor a tool are first those of OpenInference.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ FLAT_CALL = re.compile(
 FLAT_PART = re.compile(r"\Acontents\.\d{1,4}\.message_content\.text\Z")
 TEXT_TYPES = ("text", "tool_call_response", "output_text", "input_text")
 TEXT_KEYS = ("content", "text", "response", "result")
-MILLION = 1_000_000
-MAX_TEXT_KEY = 200
+NS_PER_MS = 1_000_000
+MAX_KEY_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class ExecutionName:
 def read_execution(span: Span) -> ExecutionName | None:
     """Return the execution that a span names, itself or, for the first span of a trace, by its resource."""
     about = span.attributes if span.parent_id else {**span.resource, **span.attributes}
-    run, case = (_text(about.get(name))[:MAX_TEXT_KEY] for name in (RUN, CASE))
+    run, case = (_text(about.get(name))[:MAX_KEY_LENGTH] for name in (RUN, CASE))
     if not run or not case:
         return None
     repetition = about.get(REPETITION, 1)
@@ -121,7 +122,7 @@ def read_execution(span: Span) -> ExecutionName | None:
 def read_place(span: Span) -> tuple[str, str]:
     """Return the suite and the case that a span or its resource names, "" for none."""
     about = {**span.resource, **span.attributes}
-    return _text(about.get(SUITE))[:MAX_TEXT_KEY], _text(about.get(CASE))[:MAX_TEXT_KEY]
+    return _text(about.get(SUITE))[:MAX_KEY_LENGTH], _text(about.get(CASE))[:MAX_KEY_LENGTH]
 
 
 def _text(value: Any) -> str:
@@ -181,13 +182,12 @@ def _read_value(value: Any) -> Any:
             read = read_json(read, unstorable="replace")
         except ValueError:
             return read
-    if (
-        isinstance(read, list)
-        and read
-        and all(isinstance(one, dict) and "role" in one for one in read)
-    ):
-        return [_message(one) for one in read]
-    return read
+    return list(map(_message, read)) if _are_messages(read) else read
+
+
+def _are_messages(value: Any) -> bool:
+    is_list = isinstance(value, list) and bool(value)
+    return is_list and all(isinstance(part, dict) and "role" in part for part in value)
 
 
 def _entity(value: Any) -> Any:
@@ -269,7 +269,7 @@ def _plain_output(value: Any) -> Any:
 def _duration(span: Span) -> int | None:
     if span.started_ns is None or span.ended_ns is None:
         return None
-    duration_ms = round((span.ended_ns - span.started_ns) / MILLION)
+    duration_ms = round((span.ended_ns - span.started_ns) / NS_PER_MS)
     return duration_ms if duration_ms <= MAX_COUNT else None
 
 
@@ -303,22 +303,11 @@ ANSWER_KEYS = ("output", "answer", "response", "result", "text", "content", "mes
 
 def question(value: Any) -> list[dict[str, str]]:
     """Return the input of a step as the turns of a case."""
-    if isinstance(value, dict):
-        inner = _first(value, QUESTION_KEYS)
-        value = (
-            inner
-            if isinstance(inner, str)
-            else _read_value(inner)
-            if isinstance(inner, list)
-            else value
-        )
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(one, dict) and "role" in one for one in value)
-    ):
+    value = _unwrap(value, QUESTION_KEYS)
+    if _are_messages(value):
         turns = [
-            {"role": str(one["role"]), "content": str(one.get("content") or "")} for one in value
+            {"role": str(message["role"]), "content": str(message.get("content") or "")}
+            for message in value
         ]
         return [turn for turn in turns if turn["content"].strip()]
     text = _as_text(value)
@@ -327,27 +316,23 @@ def question(value: Any) -> list[dict[str, str]]:
 
 def answer(value: Any) -> str:
     """Return the output of a step as the text of an answer, "" for none."""
-    if isinstance(value, dict):
-        inner = _first(value, ANSWER_KEYS)
-        value = (
-            inner
-            if isinstance(inner, str)
-            else _read_value(inner)
-            if isinstance(inner, list)
-            else value
-        )
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(one, dict) and "role" in one for one in value)
-    ):
+    value = _unwrap(value, ANSWER_KEYS)
+    if _are_messages(value):
         texts = [
-            str(one.get("content") or "")
-            for one in value
-            if one["role"] not in ("user", "system", "tool")
+            str(message.get("content") or "")
+            for message in value
+            if message["role"] not in ("user", "system", "tool")
         ]
         return next((text for text in reversed(texts) if text.strip()), "")
     return _as_text(value)
+
+
+def _unwrap(value: Any, names: Iterable[str]) -> Any:
+    """Return the text or the list that an object has under the first of the names; anything else as it is."""
+    inner = _first(value, names) if isinstance(value, dict) else None
+    if isinstance(inner, str):
+        return inner
+    return _read_value(inner) if isinstance(inner, list) else value
 
 
 def _as_text(value: Any) -> str:

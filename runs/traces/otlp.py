@@ -208,7 +208,7 @@ def _read_error(span: WireSpan) -> str:
 
 def read_attributes(attributes: Sequence[Any]) -> dict[str, Any]:
     """Return attributes by name, as JSON values that a database stores."""
-    return {storable(one.key): _value(one.value) for one in attributes}
+    return {storable(pair.key): _value(pair.value) for pair in attributes}
 
 
 def _value(value: AnyValue) -> Any:

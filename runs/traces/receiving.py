@@ -35,7 +35,7 @@ MAX_TRACE_SPANS = 10_000
 BATCH = 1_000
 MAX_GIST_LENGTH, MAX_PROBLEM_LENGTH, MAX_MESSAGES = 300, 500, 10
 SAMPLED_DIGITS = 14
-WHOLE = 16**SAMPLED_DIGITS
+SAMPLED_RANGE = 16**SAMPLED_DIGITS
 COLUMNS = (
     *("suite_id", "case_key", "state", "root_id", "name", "service", "question", "answer", "error"),
     *("problem", "started_at", "changed_at", "latency_ms", "input_tokens", "output_tokens"),
@@ -60,7 +60,7 @@ class Receipt:
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldTrace:
     """A trace that this request has spans of, its row locked."""
 
     trace: Trace
@@ -79,17 +79,17 @@ def receive_spans(received: ReceivedSpans) -> Receipt:
         by_trace[span.trace_id].append(span)
     now = database_now()
     with transaction.atomic():
-        held = _hold(by_trace, now)
+        traces = _hold(by_trace, now)
         suites = _named_suites(received.spans, receipt)
-        _store(held, receipt)
-        _read_trees(held)
-        _push(held, receipt)
-        _describe(held, suites, now)
+        _store(traces, receipt)
+        _read_trees(traces)
+        _push(traces, receipt)
+        _describe(traces, suites, now)
     Trace.objects.forget_old(now=now)
     return receipt
 
 
-def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_Held]:
+def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_HeldTrace]:
     """Return the traces, new ones too, locked in one order for all."""
     share = settings.TRACES_SAMPLED_PCT / 100
     made = (
@@ -98,13 +98,13 @@ def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_Held]:
             received_at=now,
             changed_at=now,
             # By its id, so that all its spans agree.
-            is_sampled=int(trace_id[-SAMPLED_DIGITS:], 16) < share * WHOLE,
+            is_sampled=int(trace_id[-SAMPLED_DIGITS:], 16) < share * SAMPLED_RANGE,
         )
         for trace_id in sorted(by_trace)
     )
     Trace.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
     rows = Trace.objects.filter(trace_id__in=among(by_trace, "text")).order_by("trace_id")
-    return [_Held(row, by_trace[row.trace_id]) for row in rows.select_for_update()]
+    return [_HeldTrace(row, by_trace[row.trace_id]) for row in rows.select_for_update()]
 
 
 def _named_suites(spans: Iterable[Span], receipt: Receipt) -> Mapping[str, int]:
@@ -118,30 +118,30 @@ def _named_suites(spans: Iterable[Span], receipt: Receipt) -> Mapping[str, int]:
     return known
 
 
-def _store(held: Sequence[_Held], receipt: Receipt) -> None:
+def _store(traces: Sequence[_HeldTrace], receipt: Receipt) -> None:
     made = []
-    for one in held:
-        new = one.new
-        if one.trace.span_count + len(new) > MAX_TRACE_SPANS:
-            new = _within_limit(one)
-            if left_out := len(one.new) - len(new):
+    for held in traces:
+        new = held.new
+        if held.trace.span_count + len(new) > MAX_TRACE_SPANS:
+            new = _within_limit(held)
+            if left_out := len(held.new) - len(new):
                 receipt.rejected += left_out
                 receipt.messages.append(
-                    f"Trace {one.trace.trace_id} may have {MAX_TRACE_SPANS:,} spans; more are left out."
+                    f"Trace {held.trace.trace_id} may have {MAX_TRACE_SPANS:,} spans; more are left out."
                 )
-        made += [_row(one.trace, span) for span in new]
+        made += [_row(held.trace, span) for span in new]
     TraceSpan.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
 
 
-def _within_limit(one: _Held) -> list[Span]:
+def _within_limit(held: _HeldTrace) -> list[Span]:
     """Return the spans that still have room; a place is kept for the one that completes the trace."""
-    stored = set(one.trace.spans.values_list("span_id", flat=True))
-    fresh = {span.span_id: span for span in one.new if span.span_id not in stored}
+    stored = set(held.trace.spans.values_list("span_id", flat=True))
+    fresh = {span.span_id: span for span in held.new if span.span_id not in stored}
     last = [span for span in fresh.values() if not span.parent_id or read_execution(span)]
     rest = [span for span in fresh.values() if span.parent_id and not read_execution(span)]
     room = MAX_TRACE_SPANS - len(stored)
     kept = [*last[:room], *rest[: max(0, room - len(last) - (not last))]]
-    again = [span for span in one.new if span.span_id in stored]
+    again = [span for span in held.new if span.span_id in stored]
     return [*kept, *again]
 
 
@@ -157,40 +157,40 @@ def _row(trace: Trace, span: Span) -> TraceSpan:
     )
 
 
-def _read_trees(held: Sequence[_Held]) -> None:
+def _read_trees(traces: Sequence[_HeldTrace]) -> None:
     by_trace: dict[int, list[PlacedStep]] = defaultdict(list)
-    for pk, span in placed_steps([one.trace.pk for one in held]):
+    for pk, span in placed_steps([held.trace.pk for held in traces]):
         by_trace[pk].append(span)
-    for one in held:
-        one.tree = SpanTree(by_trace[one.trace.pk])
+    for held in traces:
+        held.tree = SpanTree(by_trace[held.trace.pk])
 
 
-def _push(held: Sequence[_Held], receipt: Receipt) -> None:
+def _push(traces: Sequence[_HeldTrace], receipt: Receipt) -> None:
     """Push the outputs of executions that have a span in this request, run by run."""
-    by_run: dict[str, list[tuple[_Held, Push]]] = defaultdict(list)
-    for one in held:
-        arrived = {span.span_id for span in one.new}
-        executions = one.tree.executions()
-        one.executions = len(executions)
+    by_run: dict[str, list[tuple[_HeldTrace, Push]]] = defaultdict(list)
+    for held in traces:
+        arrived = {span.span_id for span in held.new}
+        executions = held.tree.executions()
+        held.executions = len(executions)
         for mark, spans in executions:
             if not arrived.isdisjoint(span.span_id for span in spans):
                 output = make_output(nested_steps(spans))
-                by_run[mark.run].append((one, Push(mark.case, output, mark.repetition)))
-    for word, pushes in sorted(by_run.items()):
-        refused = _push_into(word, [push for _, push in pushes])
-        for place, (one, push) in enumerate(pushes):
+                by_run[mark.run].append((held, Push(mark.case, output, mark.repetition)))
+    for run_name, pushes in sorted(by_run.items()):
+        refused = _push_into(run_name, [push for _, push in pushes])
+        for place, (held, push) in enumerate(pushes):
             if reason := refused.get(place):
-                one.problems.append(reason)
-                receipt.messages.append(f"Run {word[:60]}, case {push.case[:60]}: {reason}")
+                held.problems.append(reason)
+                receipt.messages.append(f"Run {run_name[:60]}, case {push.case[:60]}: {reason}")
             else:
-                one.taken += 1
+                held.taken += 1
 
 
-def _push_into(word: str, pushes: Sequence[Push]) -> Mapping[int, str]:
+def _push_into(run_name: str, pushes: Sequence[Push]) -> Mapping[int, str]:
     """Push outputs into the run of a name; return why some were refused, by their place."""
-    run = _find_run(word)
+    run = _find_run(run_name)
     if run is None:
-        reason = f"There is no run {word[:60]!r}. A run is named by its id, or as suite:number."
+        reason = f"There is no run {run_name[:60]!r}. A run is named by its id, or as suite:number."
         return dict.fromkeys(range(len(pushes)), reason)
     refused: dict[int, str] = {}
     while places := [place for place in range(len(pushes)) if place not in refused]:
@@ -201,40 +201,40 @@ def _push_into(word: str, pushes: Sequence[Push]) -> Mapping[int, str]:
         except DomainError as error:
             return refused | dict.fromkeys(places, str(error))
         else:
-            return refused | {places[one.place]: one.reason for one in summary.refused}
+            return refused | {places[refusal.place]: refusal.reason for refusal in summary.refused}
     return refused
 
 
-def _find_run(word: str) -> Run | None:
-    place, pk = read_run_name(word), read_integer(word)
+def _find_run(run_name: str) -> Run | None:
+    place, pk = read_run_name(run_name), read_integer(run_name)
     runs = Run.objects.select_related("suite").defer("summary", "leaf_scores")
     if pk is not None:
         return runs.filter(pk=pk).first()
     return runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
 
 
-def _describe(held: Sequence[_Held], suites: Mapping[str, int], now: datetime) -> None:
+def _describe(traces: Sequence[_HeldTrace], suites: Mapping[str, int], now: datetime) -> None:
     """Set the columns of the traces by the spans that they have now."""
-    ids = [one.trace.pk for one in held]
+    ids = [held.trace.pk for held in traces]
     spans = TraceSpan.objects.filter(trace__in=among(ids)).order_by().values("trace_id")
     sizes = spans.annotate(count=Count("pk"), bytes=Sum(TextBytes(Cast("step", TextField()))))
     stored = {row["trace_id"]: (row["count"], row["bytes"]) for row in sizes}
     rows = []
-    for one in held:
-        trace = one.trace
+    for held in traces:
+        trace = held.trace
         trace.changed_at = now
         trace.span_count, trace.size = stored.get(trace.pk, (0, 0))
-        for slug, case in map(read_place, one.new):
+        for slug, case in map(read_place, held.new):
             trace.suite_id = trace.suite_id or suites.get(slug)
             trace.case_key = trace.case_key or case
-        service = next((span.resource.get("service.name") for span in one.new), "") or ""
+        service = next((span.resource.get("service.name") for span in held.new), "") or ""
         trace.service = trace.service or str(service)[:200]
-        if one.problems:
+        if held.problems:
             if trace.state == TraceState.WAITING:
-                trace.problem = " ".join(dict.fromkeys(one.problems))[:MAX_PROBLEM_LENGTH]
-        elif one.taken and (one.taken == one.executions or not trace.problem):
+                trace.problem = " ".join(dict.fromkeys(held.problems))[:MAX_PROBLEM_LENGTH]
+        elif held.taken and (held.taken == held.executions or not trace.problem):
             trace.state, trace.problem = TraceState.RUN, ""
-        _describe_root(trace, one.tree)
+        _describe_root(trace, held.tree)
         rows.append((*(getattr(trace, column) for column in COLUMNS), trace.pk))
     update_rows(Trace, COLUMNS, rows, key=("id",))
 

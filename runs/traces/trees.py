@@ -9,9 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from runs.target_kinds._outputs import MAX_COUNT, MAX_STEPS, MAX_USD
-from runs.traces.conventions import ExecutionName, answer, question
+from runs.traces.conventions import NS_PER_MS, ExecutionName, answer, question
 
-NS_A_MS = 1_000_000
 TOKENS = ("input_tokens", "output_tokens")
 FIGURES = (*TOKENS, "cost_usd")
 NO_ANSWER = (
@@ -103,7 +102,7 @@ def nested_steps(spans: Sequence[PlacedStep]) -> list[dict[str, Any]]:
     begin = next((span.started_ns for span in spans if span.started_ns is not None), None)
     for span, step, parent in zip(spans, steps, above, strict=True):
         if span.started_ns is not None and begin is not None:
-            step["started_ms"] = min(max(span.started_ns - begin, 0) // NS_A_MS, MAX_COUNT)
+            step["started_ms"] = min(max(span.started_ns - begin, 0) // NS_PER_MS, MAX_COUNT)
         if parent is not None:
             step["parent_id"] = spans[parent].span_id
     _add_up(steps, above)

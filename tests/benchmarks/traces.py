@@ -75,8 +75,8 @@ def _bodies() -> Iterator[bytes]:
         trace = number + 1
         for place in range(2, SPANS_EACH + 1):
             kind = {"gen_ai__operation__name": "chat", "gen_ai__usage__input_tokens": 100}
-            asked = {"gen_ai__input__messages": '[{"role": "user", "content": "Where is it?"}]'}
-            spans.append(span(place, max(1, place // 2), trace=trace, **kind, **asked))
+            question = {"gen_ai__input__messages": '[{"role": "user", "content": "Where is it?"}]'}
+            spans.append(span(place, max(1, place // 2), trace=trace, **kind, **question))
         marks = {"evalsite__run": "support:1", "evalsite__case": f"C-{number}"}
         spans.append(span(1, trace=trace, output__value="You get a refund.", **marks))
     for begin in range(0, len(spans), BATCH):
@@ -85,7 +85,7 @@ def _bodies() -> Iterator[bytes]:
 
 def _ask(site: Site, token: str, path: str, body: bytes | None = None) -> bytes:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": PROTOBUF}
-    asked = urllib.request.Request(f"{site.url}{path}", data=body, headers=headers)
-    with urllib.request.urlopen(asked) as answer:
+    request_ = urllib.request.Request(f"{site.url}{path}", data=body, headers=headers)
+    with urllib.request.urlopen(request_) as answer:
         content: bytes = answer.read()
         return content

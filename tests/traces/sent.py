@@ -40,12 +40,12 @@ class Exporter:
         assert response.status_code == 200, response.content
         assert response["Content-Type"] == PROTOBUF
         answer = ExportTraceServiceResponse.FromString(response.content)
-        said = answer.partial_success
-        return said.rejected_spans, said.error_message
+        partial = answer.partial_success
+        return partial.rejected_spans, partial.error_message
 
     def refused(self, response: HttpResponse, status: int) -> tuple[int, str]:
         """Return the code and the message of a refusal in protobuf."""
         assert response.status_code == status, response.content
         assert response["Content-Type"] == PROTOBUF
-        told = RpcStatus.FromString(response.content)
-        return told.code, told.message
+        refusal = RpcStatus.FromString(response.content)
+        return refusal.code, refusal.message

@@ -176,9 +176,9 @@ def test_one_wrong_span_in_json_does_not_take_the_others_with_it(exporter: Expor
     ]
     body = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}, {"resource": {"attributes": 5}}]}
     response = exporter.post(json.dumps(body).encode(), JSON)
-    said = response.json()["partialSuccess"]
-    assert (response.status_code, said["rejectedSpans"]) == (200, "4")
-    assert "startTimeUnixNano" in said["errorMessage"]
+    partial = response.json()["partialSuccess"]
+    assert (response.status_code, partial["rejectedSpans"]) == (200, "4")
+    assert "startTimeUnixNano" in partial["errorMessage"]
     assert {int(row.span_id, 16) for row in TraceSpan.objects.all()} == {1, 5}
 
 

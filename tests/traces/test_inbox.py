@@ -61,10 +61,13 @@ def test_traces_without_a_run_wait_in_the_inbox_of_their_suite(
         0,
         "",
     )
-    told = exporter.send(
+    receipt = exporter.send(
         asked(3, "Why?", evalsite__suite="nothing"), *(asked(n, f"Q{n}") for n in range(10, 70))
     )
-    assert told == (0, "There is no suite 'nothing'; its traces are in the inbox without a suite.")
+    assert receipt == (
+        0,
+        "There is no suite 'nothing'; its traces are in the inbox without a suite.",
+    )
     with django_assert_max_num_queries(12):
         page = viewer_client.get("/traces/").text
     assert "63 traces" in page
@@ -172,7 +175,8 @@ def test_old_left_out_and_excess_traces_are_removed(exporter: Exporter, settings
     exporter.send(*(asked(number, "x" * 400_000) for number in range(1, 4)))
     # More than a megabyte: the oldest went at once.
     assert [
-        int(one) for one in Trace.objects.order_by("pk").values_list("trace_id", flat=True)
+        int(trace_id)
+        for trace_id in Trace.objects.order_by("pk").values_list("trace_id", flat=True)
     ] == [2, 3]
     Trace.objects.filter(trace_id__endswith="2").update(
         changed_at=now - timedelta(days=3, minutes=1)

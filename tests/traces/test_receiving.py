@@ -149,7 +149,7 @@ def test_one_trace_may_hold_several_executions_and_an_agent_may_fail(exporter: E
         agent(run, "C-0", number=7, output="inner"),
     ]
     for number, parent in ((2, 1), (3, 1), (4, 1), (6, 1), (7, 2)):
-        next(one for one in spans if one.span_id[-1] == number).parent_span_id = parent.to_bytes(
+        next(sent for sent in spans if sent.span_id[-1] == number).parent_span_id = parent.to_bytes(
             8, "big"
         )
     assert exporter.send(*spans) == (0, "")
@@ -202,9 +202,9 @@ def test_an_execution_that_no_run_takes_is_in_the_inbox_with_the_reason(exporter
         (agent(other), "asks its target"),
         (agent(run), ""),
     ]
-    for number, (one, _) in enumerate(sent, start=1):
-        one.trace_id = number.to_bytes(16, "big")
-    rejected, message = exporter.send(*(one for one, _ in sent))
+    for number, (root, _) in enumerate(sent, start=1):
+        root.trace_id = number.to_bytes(16, "big")
+    rejected, message = exporter.send(*(root for root, _ in sent))
     assert rejected == 0
     for trace, (_, reason) in zip(Trace.objects.order_by("trace_id"), sent, strict=True):
         assert reason in trace.problem

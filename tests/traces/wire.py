@@ -29,7 +29,7 @@ def any_value(value: Any) -> AnyValue:
         case bytes():
             return AnyValue(bytes_value=value)
         case list():
-            return AnyValue(array_value={"values": [any_value(one) for one in value]})
+            return AnyValue(array_value={"values": [any_value(part) for part in value]})
         case dict():
             return AnyValue(kvlist_value={"values": pairs(value)})
     return AnyValue()
