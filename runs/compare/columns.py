@@ -14,9 +14,8 @@ from runs.models.runs import Run
 from runs.results.case_rows import COLUMNS as RUN_COLUMNS
 from runs.results.case_rows import Column
 
-BY_HARM, BY_CASE, BY_DIFFERENCE, BY_COST, BY_LATENCY = (
-    *("change", "case", "difference", "cost", "latency"),
-)
+BY_HARM, BY_CASE, BY_DIFFERENCE = "change", "case", "difference"
+BY_COST, BY_LATENCY = "cost", "latency"
 # What only a comparison has, or calls otherwise; the rest is named as in the table of a run.
 OWN = (
     Column(BY_HARM, "Change", "change"),
@@ -36,10 +35,8 @@ OTHERS = (
     "error",
     "review",
 )
-COLUMNS: Mapping[str, Column] = {
-    name: {**RUN_COLUMNS, **{column.name: column for column in OWN}}[name]
-    for name in (*USUAL, *OTHERS)
-}
+KNOWN = {**RUN_COLUMNS, **{column.name: column for column in OWN}}
+COLUMNS: Mapping[str, Column] = {name: KNOWN[name] for name in (*USUAL, *OTHERS)}
 # Each of these sorts by its change, as the columns of evaluators, metrics and dimensions do.
 SORTS = (
     *(BY_HARM, BY_CASE, BY_DIFFERENCE, "outcomes", "spread", "metrics", BY_COST, BY_LATENCY),

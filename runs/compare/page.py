@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
 from django import forms
 from django.urls import reverse
@@ -234,7 +233,7 @@ STATES = {"not_run": "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One case: its change, both sides, the changes of latency and cost as shares, and what its columns show."""
+    """One case: its change, both sides, and what its columns show."""
 
     change: CaseChange
     title: str
@@ -244,8 +243,6 @@ class ChangeRow:
     states: tuple[str, str]
     reviewed: tuple[Override | None, Override | None]
     met: str
-    latency: float | None
-    cost: Decimal | None
     error: str
     bar: IntervalBar | None
     hit: Hit | None = None
@@ -300,14 +297,16 @@ def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
     keys = [change.case for change in pages.rows]
     hits = hits_by_key(query.text, runs, keys) if query.text and keys else {}
     columns = table_columns(comparison, query, unknown)
-    sides = column_sides(runs, pages.rows, [one for one in columns if one.name not in DRAWN])
+    sides = column_sides(
+        runs, pages.rows, [column for column in columns if column.name not in DRAWN]
+    )
     return ChangeTable(
         query=query,
         rows=[
             replace(
                 _change_row(comparison, change, errors.get(change.case, ""), axis),
                 hit=hits.get(change.case),
-                cells=[(one, sides.get(one.name, {}).get(change.case)) for one in columns],
+                cells=[(column, sides.get(column.name, {}).get(change.case)) for column in columns],
             )
             for change in pages.rows
         ],
@@ -492,8 +491,6 @@ def _change_row(comparison: Comparison, change: CaseChange, error: str, axis: fl
             case_override(after, is_counted=comparison.candidate.reviews > 0),
         ),
         met=_met(before, after),
-        latency=_latency_growth(before, after),
-        cost=_cost_growth(before, after),
         error=error,
         bar=None if change.score_change is None else interval_bar(change.score_change, axis),
     )
@@ -501,20 +498,6 @@ def _change_row(comparison: Comparison, change: CaseChange, error: str, axis: fl
 
 def _state(side: CaseSide | None) -> str:
     return STATES.get(side.state, side.state) if side else ""
-
-
-def _latency_growth(before: CaseSide | None, after: CaseSide | None) -> float | None:
-    """Return the growth of the latency as a share; None without a base."""
-    if before is None or after is None or not before.latency_ms or after.latency_ms is None:
-        return None
-    return after.latency_ms / before.latency_ms - 1
-
-
-def _cost_growth(before: CaseSide | None, after: CaseSide | None) -> Decimal | None:
-    """Return the growth of the cost as a share; None without a base."""
-    if before is None or after is None or not before.cost_usd or after.cost_usd is None:
-        return None
-    return after.cost_usd / before.cost_usd - 1
 
 
 def _met(before: CaseSide | None, after: CaseSide | None) -> str:

@@ -21,6 +21,7 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS, mark_state
+from runs.compare.columns import BY_COST, BY_LATENCY
 from runs.compare.comparison import Comparison, ComparisonSide, comparison_heading
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
@@ -82,6 +83,7 @@ def case_row(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
     """Return a case: its place in the order, both sides and the change between them."""
     change = row.change
     before, after = change.baseline, change.candidate
+    growth = {column.name: sides.change for column, sides in row.cells if sides}
     return {
         "place": number,
         "key": change.case,
@@ -101,8 +103,8 @@ def case_row(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
         "change": delta(change.score_change, "pts"),
         **_bar(row.bar),
         "met": row.met,
-        "cost": delta(row.cost, "pct"),
-        "latency": delta(row.latency, "pct"),
+        "cost": delta(growth[BY_COST], "pct"),
+        "latency": delta(growth[BY_LATENCY], "pct"),
     }
 
 
