@@ -18,7 +18,7 @@ from runs.formats.yaml import YamlDocument, describe_value
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, most_similar
 
 MAX_PROBLEMS = 500
-MAX_SLIPS = 100
+MAX_MISTYPED_KEYS = 100
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ class Fields:
 
     def take_as(self, *names: str) -> tuple[str, Any]:
         """Do what `take` does, for a key with any of these names."""
-        # Of a large file, most time goes into asking for keys that are not there.
+        # Most of the time that a large file takes is spent on keys that are not there.
         if not self._left:
             return "", None
         self._asked.update(names)
@@ -318,5 +318,5 @@ class Fields:
 
     def _alternatives(self) -> Collection[str]:
         """Return the keys that one that was not taken may have been meant to be."""
-        # So many are no slips, and to compare them all would take minutes.
-        return self._asked if len(self._left) <= MAX_SLIPS else ()
+        # More are no typing mistakes, and comparing each of them with all known keys would take minutes.
+        return self._asked if len(self._left) <= MAX_MISTYPED_KEYS else ()

@@ -14,7 +14,7 @@ from typing import Any
 
 from evaluators.reading.json import storable
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
-from runs.formats.yaml import refuse_size
+from runs.formats.yaml import CONTAINS_NUL, refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -236,10 +236,8 @@ def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[TableRow]:
         else:
             nul = next((place for place, cell in enumerate(cells, 1) if "\0" in cell), 0)
             if nul:
-                message = (
-                    f"cell {nul} contains the character NUL, which cannot be stored; remove it"
-                )
-                yield TableRow(line, (storable("".join(taken).strip()),), message)
+                text = storable("".join(taken).strip())
+                yield TableRow(line, (text,), f"cell {nul} {CONTAINS_NUL}")
             else:
                 yield TableRow(line, tuple(cells))
 

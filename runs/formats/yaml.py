@@ -11,6 +11,7 @@ from evaluators.reading.yaml import FILE_LIMITS, Path, UnreadableYamlError, Yaml
 from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_BYTES = 50_000_000
+CONTAINS_NUL = "contains the character NUL, which cannot be stored; remove it"
 
 
 def refuse_size(content: bytes, file: str) -> None:
@@ -35,8 +36,7 @@ def decode_text(content: bytes, file: str) -> str:
         ) from error
     before, nul, _ = text.partition("\0")
     if nul:
-        message = "contains the character NUL, which cannot be stored; remove it"
-        raise UnreadableFileError([Problem(message, file, before.count("\n") + 1)])
+        raise UnreadableFileError([Problem(CONTAINS_NUL, file, before.count("\n") + 1)])
     return text
 
 
