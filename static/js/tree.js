@@ -77,8 +77,8 @@ document.addEventListener("submit", (event) => {
     tree().dispatchEvent(new Event("input", { bubbles: true }));
   }
 }, true);
-// The answer under way replaces the buttons and the choice of the panel, and with them what they would ask: they ask
-// when it has come.
+// The answer to a request under way replaces the controls of the panel, and a request of theirs would be lost with
+// them. So they send it once that answer has arrived.
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("#what-if button[hx-post]");
   if (!button || !underWay.size) return;
@@ -92,6 +92,7 @@ document.addEventListener("change", (event) => {
   event.stopImmediatePropagation();
   noRequests().then(() => {
     const choice = document.getElementById(id);
+    if (!choice) return;
     choice.value = value;
     choice.dispatchEvent(new Event("change", { bubbles: true }));
   });
