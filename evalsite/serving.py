@@ -63,8 +63,8 @@ IN_MEMORY_BYTES = 64 * 1024
 # Seconds for a request head, for each piece of a body to arrive, and for each piece of an answer to be taken.
 HEAD_S, RECEIVE_PIECE_S, SEND_PIECE_S = 10, 15, 60
 PIECE_BYTES = 64 * 1024
-# What the system takes for a client before the client takes it. Left to itself that is megabytes for each of them,
-# and while hundreds of slow clients are given theirs, pages wait.
+# How much of an answer the system buffers for a client that is slow to read it. By default it buffers megabytes for
+# each connection, and while it fills hundreds of such buffers, pages wait.
 UNSENT_BYTES = 2 * PIECE_BYTES
 END_OF_HEAD = b"\r\n\r\n"
 
@@ -94,9 +94,9 @@ class Connection(asyncio.Protocol):
         """Expect a request head. The server times those that follow it."""
         self._transport = transport
         self.open.add(self)
-        client, unsent = transport.get_extra_info("socket"), getattr(socket, "TCP_NOTSENT_LOWAT", 0)
-        if client is not None and unsent:
-            client.setsockopt(socket.IPPROTO_TCP, unsent, UNSENT_BYTES)
+        client, option = transport.get_extra_info("socket"), getattr(socket, "TCP_NOTSENT_LOWAT", 0)
+        if client is not None and option:
+            client.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
         self._expect(HEAD_S)
         self._server.connection_made(transport)
 
@@ -301,7 +301,7 @@ class WholeRequests:
         environ["wsgi.file_wrapper"] = FileWrapper
         answer = self._application(environ, lambda *head: heads.append((head[0], head[1])))
         is_file = isinstance(answer, FileWrapper)
-        # That a file has not changed is said without a body: it is no download, and counts as none.
+        # A file that has not changed is answered without a body: that is no download, and counts as none.
         has_body = environ["REQUEST_METHOD"] != "HEAD" and not heads[0][0].startswith("304")
         if has_body and (is_file or getattr(answer, "streaming", False)):
             if is_file:

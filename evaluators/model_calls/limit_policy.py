@@ -24,7 +24,7 @@ TRIES: Mapping[CallOutcome, int] = {
     CallOutcome.TIMEOUT: 2,
     CallOutcome.UNREADABLE: 2,
 }
-# The longest pause that a server is granted.
+# The longest Retry-After of a server that is waited for.
 MAX_RETRY_AFTER_S = 120.0
 # A model that fails so may answer the same call later: the fault is its own, not the call's.
 PASSING = frozenset({CallOutcome.RATE_LIMITED, CallOutcome.SERVER_ERROR, CallOutcome.CONNECTION})

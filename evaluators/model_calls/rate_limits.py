@@ -252,7 +252,7 @@ class ConcurrencyLimiter:
         """Count a failure of the model; a wish for a pause, and many failures in a row, are news for all."""
         self.ends.count_failure(failure, call=call, started_at=started_at)
         self.last_failure = failure
-        # A call told to wait longer is given up. Another may be answered, or told to wait less.
+        # The call with a longer Retry-After is given up. The others try again after this long.
         pause_s = min(failure.retry_after_s or 0.0, MAX_RETRY_AFTER_S)
         is_refused = failure.status is CallOutcome.RATE_LIMITED
         if is_refused and not self.is_known:

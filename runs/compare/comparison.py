@@ -172,7 +172,7 @@ class ComparisonSide:
 
     @cached_property
     def _latencies(self) -> Sequence[float]:
-        return sorted(one for one in self._columns["latency_ms"] if one is not None)
+        return sorted(value for value in self._columns["latency_ms"] if value is not None)
 
     @cached_property
     def figures(self) -> RunSide:
@@ -433,15 +433,15 @@ def _part_scores(
     ).order_by()
     columns = rows.values_list("result_id", "path", f"details__{details}")
     found: dict[MeasuredFigure, tuple[str, list[int], list[float]]] = {}
-    for result, path, scored in columns.iterator(chunk_size=CHUNK):
+    for result, path, entries in columns.iterator(chunk_size=CHUNK):
         if (place := places.get(result)) is None:
             continue
-        for one in scored or ():
-            if one.get(number) is not None:
-                figure = MeasuredFigure(part, path, one["key"])
-                _, at, scores = found.setdefault(figure, (one["name"], [], []))
+        for entry in entries or ():
+            if entry.get(number) is not None:
+                figure = MeasuredFigure(part, path, entry["key"])
+                _, at, scores = found.setdefault(figure, (entry["name"], [], []))
                 at.append(place)
-                scores.append(one[number])
+                scores.append(entry[number])
     for figure, (name, at, scores) in found.items():
         yield figure, name, np.array(at), np.array(scores, dtype=float)
 
@@ -464,8 +464,8 @@ def _score_columns(run: Run) -> Iterator[tuple[str, Sequence[int], Sequence[floa
             path: (
                 packed.results,
                 [
-                    one[0] if one.__class__ is list else None if one is False else one
-                    for one in packed_scores
+                    score[0] if score.__class__ is list else None if score is False else score
+                    for score in packed_scores
                 ],
             )
             for path, packed_scores in packed.scores.items()
@@ -513,9 +513,7 @@ class Comparison:
         return max(side.run.repetitions for side in (self.baseline, self.candidate)) > 1
 
     @cached_property
-    def measured(
-        self,
-    ) -> tuple[MeasuredRun, MeasuredRun]:
+    def measured(self) -> tuple[MeasuredRun, MeasuredRun]:
         """Return what evaluators measured in both runs; at most eight queries."""
         return measured_scores(self.baseline), measured_scores(self.candidate)
 

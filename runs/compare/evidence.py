@@ -410,9 +410,9 @@ def measured_pairs(
     nothing = np.full(len(shared), np.nan)
     pairs = []
     for figure in dict.fromkeys((*candidate.figures, *baseline.figures)):
-        found = [side.get(figure) for side in sides]
-        own = [OwnMean(one.mean, one.executions) if one else OwnMean() for one in found]
-        name = next(one.name for one in reversed(found) if one)
+        measured = [side.get(figure) for side in sides]
+        own = [OwnMean(run.mean, run.executions) if run else OwnMean() for run in measured]
+        name = next(run.name for run in reversed(measured) if run)
         columns = before.get(figure, nothing), after.get(figure, nothing)
         pairs.append(MeasuredPair(figure, name, *columns, (own[0], own[1])))
     return tuple(pairs)

@@ -259,7 +259,7 @@ class Vocabulary:
         if exact:
             return exact[0]
         named = [one for one in own if _plain(one.key.rpartition("/")[2]) == plain]
-        # What other tools push must not change what a filter asks.
+        # A score that another tool pushes must not change what a filter means.
         last = [one for one in named if one.source != Source.EXTERNAL] or named
         if len(last) > 1:
             paths = " or ".join(one.key for one in last)
@@ -296,8 +296,8 @@ def field_filter(source: Source, name: str, operator: Operator, value: float) ->
 
 
 def _own(key: str, source: Source, kind: ValueKind) -> Field:
-    help = "external score" if source == Source.EXTERNAL else f"score of the {source}"
-    return Field(key, kind, help, source, key, can_change=True)
+    description = "external score" if source == Source.EXTERNAL else f"score of the {source}"
+    return Field(key, kind, description, source, key, can_change=True)
 
 
 def read_checked(text: str, vocabulary: Vocabulary) -> Checked:

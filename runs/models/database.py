@@ -87,8 +87,8 @@ class JsonInside(models.Func):
             "CASE WHEN type IN ('true', 'false', 'null') THEN type"
             " WHEN type IN ('array', 'object') THEN value ELSE JSON_QUOTE(value) END"
         )
-        found = f"SELECT {text} FROM json_each({column}) WHERE key = %s"  # noqa: S608 - a column
-        return f"({found})", [*params, self.key]
+        value = f"SELECT {text} FROM json_each({column}) WHERE key = %s"  # noqa: S608 - a column
+        return f"({value})", [*params, self.key]
 
 
 def discard_connection() -> None:

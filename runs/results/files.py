@@ -438,10 +438,13 @@ def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
 
 def _external(line: ResultLine, names: Sequence[str]) -> Iterator[Any]:
     """Yield the external scores in the order of the columns; the label of one without a value."""
-    given = {f"{one['source']}/{one['name']}": one for one in line.external_scores}
+    given = {f"{entry['source']}/{entry['name']}": entry for entry in line.external_scores}
     for name in names:
-        one = given.get(name)
-        yield None if one is None else one["label"] if one["score"] is None else one["score"]
+        entry = given.get(name)
+        if entry is None:
+            yield None
+        else:
+            yield entry["label"] if entry["score"] is None else entry["score"]
 
 
 def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:

@@ -110,8 +110,8 @@ def group_list(
             counted=executions if is_completed else ended,
             passed=passed,
             errors=ended - scored,
-            scores=sums[case][0] if sums else _sum_of_one(score),
-            latencies=sums[case][1] if sums else _sum_of_one(latency_ms),
+            scores=sums[case][0] if sums else _single_sum(score),
+            latencies=sums[case][1] if sums else _single_sum(latency_ms),
             target_usd=target_usd,
             judge_usd=judge_usd,
             values={name: found.get(pk) for name, found in values.items()},
@@ -152,8 +152,8 @@ def _columns(query: ResultsQuery, unknown: Sequence[str]) -> Mapping[str, Field]
     }
 
 
-def _sum_of_one(value: float | None) -> tuple[float, int]:
-    """Return the sum of what a case's only result has, with its count; the row of the case has it as its mean."""
+def _single_sum(value: float | None) -> tuple[float, int]:
+    """Return the sum and the count of a figure of a case with one result, from its mean."""
     return (0.0, 0) if value is None else (value, 1)
 
 
