@@ -73,13 +73,8 @@ from runs.cases.queries import SUITE_ORDER
 from runs.comments.documents import CommentDoc, comment_document
 from runs.comments.queries import CommentsQuery
 from runs.compare.case_page import case_comparison_document, case_side_by_side
-from runs.compare.comparison import (
-    Comparison,
-    Conclusion,
-    SameRunError,
-    build_comparison,
-    conclude,
-)
+from runs.compare.comparison import Comparison, SameRunError, build_comparison
+from runs.compare.conclusion import Conclusion, conclude
 from runs.compare.documents import CaseComparisonDoc, ComparisonDoc, comparison_document
 from runs.compare.files import comparison_file
 from runs.compare.many import (

@@ -17,7 +17,8 @@ from django.db.models.functions import Cast
 from evaluators.scoring.numbers import mean
 from evaluators.templatetags.figures import MISSING, delta, pct
 from runs import lists
-from runs.compare.comparison import Comparison, chance_text, format_p
+from runs.compare.comparison import Comparison
+from runs.compare.conclusion import chance_text, format_p
 from runs.compare.evidence import (
     Columns,
     Paired,

@@ -1,4 +1,4 @@
-"""A comparison of two runs: the figures of both, every case, the evidence, and the conclusion (SCORING §9)."""
+"""A comparison of two runs: the figures of both, every case, and the evidence (SCORING §9)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,15 @@ from evaluators.scoring.numbers import combined_cost, mean, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, negated_paths, walk
 from evaluators.scoring.types import DomainError, Verdict
-from evaluators.templatetags.figures import counted, delta, pct, threshold
 from runs.compare.evidence import (
     DIMENSION,
     EVALUATOR,
-    IMPROVED,
     METRIC,
     MIN_CASES,
-    NO_CLEAR_CHANGE,
-    REGRESSED,
-    TOO_FEW_CASES,
     Columns,
     Measured,
     MeasuredFigure,
     MeasuredRun,
-    Paired,
     Places,
     Significance,
     measured_pairs,
@@ -54,7 +48,7 @@ from runs.costs import run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, read_policy
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.run_cases import VERDICTS, RunCase
-from runs.models.runs import Run, RunStatus
+from runs.models.runs import Run
 from runs.models.stored import unpack_leaf_scores
 from runs.models.suites import Case
 from runs.results.result_state import Override
@@ -75,44 +69,6 @@ def run_gates(run: Run) -> tuple[RunGate, RunGate]:
     """Return the gates of a run by mean score and pass rate, over all its cases."""
     policy = run.policy
     return metrics_gate(run, policy), cases_gate(run, policy)
-
-
-def missed_gates_text(run: Run) -> str:
-    """Name the gates that an ended run failed or left open, each with figure and threshold.
-
-    "" where both passed, and while the run is running.
-    """
-    if run.is_active:
-        return ""
-    gates = run_gates(run)
-    if run.status != RunStatus.COMPLETED:
-        return f"the gates of {run} are not evaluated: the run was not completed"
-    failed = [gate for gate in gates if gate.state == "failed"]
-    if len(failed) == len(gates):
-        figures = ", ".join(f"{gate.name.lower()} {_figure(gate)}" for gate in failed)
-        return f"both gates of {run} failed: {figures}"
-    parts = [f"the {gate.name.lower()} gate of {run} failed: {_figure(gate)}" for gate in failed]
-    parts += [
-        f"the {gate.name.lower()} gate of {run} is not evaluated: {gate.note}"
-        for gate in gates
-        if gate.state == "open"
-    ]
-    return "; ".join(parts)
-
-
-def short_gates_text(run: Run) -> str:
-    """Return two or three words on gates that a completed run failed or left open, "" where both passed."""
-    if run.status != RunStatus.COMPLETED:
-        return ""
-    states = [gate.state for gate in run_gates(run)]
-    if failed := states.count("failed"):
-        return "gate failed" if failed == 1 else "gates failed"
-    return "gate not evaluated" if "open" in states else ""
-
-
-def _figure(gate: RunGate) -> str:
-    figure = f"{pct(gate.share)} of {threshold(gate.limit)} needed"
-    return f"{figure}, {gate.with_reviews}" if gate.reviews else figure
 
 
 # Of each execution its case and id, what decides the case (status, verdict, score, whether it was forced, the review),
@@ -587,208 +543,3 @@ def case_override(side: CaseSide | None, *, is_counted: bool) -> Override | None
         return None
     machine = "error" if side.machine is None else side.machine.value
     return Override(machine, side.reviewed.value, is_counted=is_counted)
-
-
-REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
-STILL_RUNNING, NOT_COMPLETED = "still running", "not completed"
-NOT_COMPARABLE, TOO_FEW_SHARED = "not comparable", "too few shared cases"
-MIN_P = 0.001
-FINE_P = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """A conclusion: `state` is regression, no regression or inconclusive, `sentence` explains it.
-
-    `regressed` names the figures beyond their limits, of which a regression is made. `limits` says it in full, `evidence` what the shared cases show. An inconclusive
-    comparison has an `obstacle` of one `kind`; both are "" otherwise. `gates` names the gates that the
-    candidate did not pass, "" where it passed both, for a run without regression can still be too bad;
-    `gates_short` is the same in two or three words.
-    """
-
-    state: str
-    sentence: str
-    limits: str
-    evidence: str
-    kind: str = ""
-    obstacle: str = ""
-    gates: str = ""
-    gates_short: str = ""
-    regressed: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Return the state as a heading: `Latency regressed`, `No regression`, `Inconclusive`."""
-        if self.state != REGRESSION:
-            return self.state.capitalize()
-        names = join_names(self.regressed)
-        return f"{names[:1].upper()}{names[1:]} regressed"
-
-    @property
-    def word(self) -> str:
-        """Return the state for a chip, with the missed gates in short where there is no regression."""
-        is_marred = self.state == NO_REGRESSION and self.gates_short
-        return f"{self.title}, {self.gates_short}" if is_marred else self.title
-
-    @property
-    def headline(self) -> str:
-        """Return the state, with the missed gates where there is no regression."""
-        if self.state == NO_REGRESSION and self.gates:
-            return f"{self.title}, but {self.gates}"
-        return self.title
-
-
-def conclude(
-    comparison: Comparison, *, is_forced: bool = False, least_cases: int = 1
-) -> Conclusion:
-    """Return the conclusion; only exceeded tolerances of the whole runs make a regression.
-
-    With `is_forced` it does not matter that runs differ in more than targets or were not completed.
-    """
-    limits, (kind, obstacle) = _limits(comparison), _obstacle(comparison, is_forced, least_cases)
-    evidence, gates = _evidence(comparison), missed_gates_text(comparison.candidate.run)
-    if obstacle:
-        # The obstacle says already that the run was not completed.
-        unfinished = (
-            kind == NOT_COMPLETED and comparison.candidate.run.status != RunStatus.COMPLETED
-        )
-        return Conclusion(
-            INCONCLUSIVE,
-            f"{obstacle} {limits}{_as_sentence('' if unfinished else gates)}",
-            limits,
-            evidence,
-            kind,
-            obstacle,
-            gates,
-        )
-    is_breach = comparison.runs.regression_detected
-    state = REGRESSION if is_breach else NO_REGRESSION
-    sentence = (
-        f"{limits} {_meaning(comparison, is_breach)}{_as_sentence(gates) if is_breach else ''}"
-    )
-    return Conclusion(
-        state,
-        sentence,
-        limits,
-        evidence,
-        gates=gates,
-        gates_short=short_gates_text(comparison.candidate.run) if gates else "",
-        regressed=tuple(
-            reason.measure.removeprefix("mean ") if "latency" in reason.measure else reason.measure
-            for reason in comparison.runs.reasons
-        ),
-    )
-
-
-def format_p(p: float | None) -> str:
-    """Format a p: `p = 0.39`, `p = 0.034`, `p < 0.001`; "" for None."""
-    if p is None:
-        return ""
-    if p < MIN_P:
-        return "p < 0.001"
-    return f"p = {p:.3f}" if p < FINE_P else f"p = {p:.2f}"
-
-
-def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tuple[str, str]:
-    """Return the kind and the text of an obstacle to a conclusion, "" and "" without one."""
-    for side in (comparison.baseline, comparison.candidate):
-        run, name = side.run, f"{side.run.suite.slug}{side.run}"
-        if run.is_active:
-            return (
-                STILL_RUNNING,
-                f"{name} is still running, so its figures do not cover all its cases.",
-            )
-        if run.status != RunStatus.COMPLETED and not is_forced:
-            ended = RunStatus(run.status).label.lower()
-            return NOT_COMPLETED, f"{name} was not completed ({ended})."
-    if not is_forced and not comparison.is_comparable:
-        return NOT_COMPARABLE, (
-            f"The runs differ in {_names(comparison, spoils=True)}, not only in their targets, "
-            "so no change can be attributed to the target."
-        )
-    if comparison.shared < least_cases:
-        cases = counted(comparison.shared, "shared case")
-        has = "has" if comparison.shared == 1 else "have"
-        return TOO_FEW_SHARED, f"{cases} {has} a verdict on both sides, {least_cases} are needed."
-    return "", ""
-
-
-def _names(comparison: Comparison, *, spoils: bool) -> str:
-    """Name the differences that can change verdicts, or those that cannot: `cases, policy and judge`."""
-    differences = (one for one in comparison.differences if one.spoils is spoils)
-    return join_names(list(dict.fromkeys(one.what for one in differences)))
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Join names as a sentence does: `pass rate, mean score and latency`."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def comparability_text(comparison: Comparison) -> str:
-    """Say in a line whether verdicts can be compared."""
-    if not comparison.is_comparable:
-        return f"Not comparable: different {_names(comparison, spoils=True)}"
-    if comparison.differences:
-        return f"Comparable, with a different {_names(comparison, spoils=False)}"
-    return "Comparable: only the target differs"
-
-
-def _as_sentence(gates: str) -> str:
-    return f" {gates[:1].upper()}{gates[1:]}." if gates else ""
-
-
-def _limits(comparison: Comparison) -> str:
-    if not comparison.runs.regression_detected:
-        return "All limits are met."
-    text = "; ".join(reason.text for reason in comparison.runs.reasons)
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _evidence(comparison: Comparison) -> str:
-    evidence = comparison.evidence
-    rate, score = evidence.pass_rate, evidence.mean_score
-    if rate.change == TOO_FEW_CASES:
-        cases = counted(rate.cases, "shared case")
-        has = "has" if rate.cases == 1 else "have"
-        return (
-            f"{cases} {has} a verdict on both sides; ten are needed to tell a change from chance."
-        )
-    sentences = [
-        f"Over {counted(rate.cases, 'shared case')} the pass rate changed by {_moved(rate)} "
-        f"({format_p(rate.p)}, {evidence.test})."
-    ]
-    if score.p is not None:
-        sentences.append(f"The mean score changed by {_moved(score)} ({format_p(score.p)}).")
-        sentences.append("Both p are corrected by Holm's method.")
-    return " ".join(sentences)
-
-
-def _moved(paired: Paired) -> str:
-    return f"{delta(paired.mean, 'pts')}, {chance_text(paired)}"
-
-
-def chance_text(paired: Paired) -> str:
-    """Say in plain words what the corrected p of a change means."""
-    if paired.p is None:
-        return "too few cases to tell a change from chance"
-    return "could be chance" if paired.change == NO_CLEAR_CHANGE else "unlikely to be chance"
-
-
-def _meaning(comparison: Comparison, is_breach: bool) -> str:
-    """Say what the evidence means for a breach of limits, or for the lack of one."""
-    classes = {comparison.evidence.pass_rate.change, comparison.evidence.mean_score.change}
-    if {REGRESSED, IMPROVED} <= classes:
-        return "One figure got worse and the other better. Look at the cases before you decide."
-    if REGRESSED in classes:
-        return (
-            "Quality fell significantly." if is_breach else "Even so, quality fell significantly."
-        )
-    if IMPROVED in classes:
-        even = "Even so, quality" if is_breach else "Quality"
-        return f"{even} improved significantly."
-    if classes == {TOO_FEW_CASES}:
-        return "There are too few shared cases to tell a change from chance."
-    if is_breach and all("latency" in reason.measure for reason in comparison.runs.reasons):
-        return "Quality did not change significantly."
-    return f"The {'drop' if is_breach else 'difference'} could be chance."

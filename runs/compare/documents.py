@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evaluators.scoring.numbers import percent
-from runs.compare.comparison import Comparison, ComparisonSide, Conclusion, conclude
+from runs.compare.comparison import Comparison, ComparisonSide
+from runs.compare.conclusion import Conclusion, conclude
 from runs.compare.evidence import LEVEL, RESAMPLES, MeasuredChange
 from runs.compare.rules import CaseChange, Tolerances
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone

@@ -18,7 +18,8 @@ from evaluators.templatetags.figures import (
     sign,
 )
 from evaluators.templatetags.ui import as_text
-from runs.compare.comparison import Comparison, ComparisonSide, chance_text, format_p
+from runs.compare.comparison import Comparison, ComparisonSide
+from runs.compare.conclusion import chance_text, format_p
 from runs.compare.evidence import (
     DIMENSION,
     EVALUATOR,

@@ -27,15 +27,17 @@ from runs.compare.columns import (
     column_sides,
 )
 from runs.compare.comparison import (
+    Comparison,
+    ComparisonSide,
+    case_override,
+    comparison_heading,
+)
+from runs.compare.conclusion import (
     INCONCLUSIVE,
     NO_REGRESSION,
     REGRESSION,
-    Comparison,
-    ComparisonSide,
     Conclusion,
-    case_override,
     comparability_text,
-    comparison_heading,
     conclude,
 )
 from runs.compare.evidence import REGRESSED

@@ -13,7 +13,8 @@ from runs.cli.command import FAILED, SiteCommand, full_url, get_run
 from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
 from runs.cli.options import JSON, MARKDOWN, add_compare_options
 from runs.cli.terminal import print_line
-from runs.compare.comparison import build_comparison, conclude
+from runs.compare.comparison import build_comparison
+from runs.compare.conclusion import conclude
 from runs.compare.documents import comparison_document
 from runs.compare.report import (
     NO_REGRESSION,
