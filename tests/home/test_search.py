@@ -73,6 +73,7 @@ def test_nothing_found_is_said_in_the_users_words(viewer_client: Client, words: 
     make_case(suite=make_suite(), key="A1")
     page = found(viewer_client, words)
     assert "Nothing matches" in page
+    assert "Search covers the results of all runs" in page
     assert "<script>alert" not in page
 
 
