@@ -76,7 +76,7 @@ def test_traces_without_a_run_wait_in_the_inbox_of_their_suite(
     assert "Show more traces" in page
     page = viewer_client.get("/traces/rows/?suite=support", headers={"HX-Request": "true"}).text
     assert ("Too &lt;small&gt;?" in page, "not complete" in page, "2 traces" in page) == (True,) * 3
-    assert "1 trace match" in viewer_client.get("/traces/?suite=-&q=why").text
+    assert "1 trace matches" in viewer_client.get("/traces/?suite=-&q=why").text
     assert "No trace matches" in viewer_client.get("/traces/?q=nowhere").text
     assert "No traces wait" not in viewer_client.get("/traces/?state=used&q=x").text
 
