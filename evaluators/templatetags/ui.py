@@ -337,7 +337,7 @@ def trace(steps: Sequence[Mapping[str, Any]], count: int = 0) -> dict[str, Any]:
     return {"rows": rows, "count": count, "has_costs": has_costs}
 
 
-def nested(
+def steps_with_depth(
     steps: Iterable[Mapping[str, Any]],
 ) -> list[tuple[int, Mapping[str, Any]]]:
     """Return steps with their depth, each after the step that it is part of.
@@ -367,7 +367,7 @@ def nested(
 
 def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[StepRow]:
     """Return the rows of a trace; a step without a start follows the one before it."""
-    ordered = nested(steps)
+    ordered = steps_with_depth(steps)
     spans: list[tuple[float, float | None]] = []
     clock = 0.0
     for _, step in ordered:

@@ -24,7 +24,7 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS
-from evaluators.templatetags.ui import MAX_DEPTH, as_text, nested
+from evaluators.templatetags.ui import MAX_DEPTH, as_text, steps_with_depth
 from runs.documents import DetailLevel
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
@@ -189,7 +189,7 @@ def steps(trace: Sequence[Mapping[str, Any]] | None, budget: TextBudget) -> dict
     return {
         "steps": [
             {"depth": min(depth, MAX_DEPTH), **_step(step, budget)}
-            for depth, step in nested(budget.first(taken, MAX_STEPS))
+            for depth, step in steps_with_depth(budget.first(taken, MAX_STEPS))
         ],
         "step_count": len(taken),
     }

@@ -85,7 +85,7 @@ def _bodies() -> Iterator[bytes]:
 
 def _ask(site: Site, token: str, path: str, body: bytes | None = None) -> bytes:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": PROTOBUF}
-    request_ = urllib.request.Request(f"{site.url}{path}", data=body, headers=headers)
-    with urllib.request.urlopen(request_) as answer:
+    call = urllib.request.Request(f"{site.url}{path}", data=body, headers=headers)
+    with urllib.request.urlopen(call) as answer:
         content: bytes = answer.read()
         return content

@@ -43,9 +43,9 @@ class Exporter:
         partial = answer.partial_success
         return partial.rejected_spans, partial.error_message
 
-    def refused(self, response: HttpResponse, status: int) -> tuple[int, str]:
+    def refusal(self, response: HttpResponse, status: int) -> tuple[int, str]:
         """Return the code and the message of a refusal in protobuf."""
         assert response.status_code == status, response.content
         assert response["Content-Type"] == PROTOBUF
-        refusal = RpcStatus.FromString(response.content)
-        return refusal.code, refusal.message
+        answer = RpcStatus.FromString(response.content)
+        return answer.code, answer.message

@@ -14,7 +14,7 @@ ASKED = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": 
 CALL = {"tool": "find_order", "input": {"id": "A-7"}}
 
 
-def made(*, parent: str = "", **attributes: Any) -> Span:
+def make_span(*, parent: str = "", **attributes: Any) -> Span:
     """Return a span; `__` in the name of an attribute is a dot."""
     named = {name.replace("__", "."): value for name, value in attributes.items()}
     return Span("1", "2", parent, "POST /v1", 10**18, 10**18 + 5 * 10**6, named)
@@ -127,7 +127,7 @@ AGENTS = {
 
 @pytest.mark.parametrize("convention", MODELS)
 def test_a_call_of_a_model(convention: str) -> None:
-    step = read_step(made(**MODELS[convention]))
+    step = read_step(make_span(**MODELS[convention]))
     assert step == {
         "type": "model",
         "name": "juno-1",
@@ -143,7 +143,7 @@ def test_a_call_of_a_model(convention: str) -> None:
 
 @pytest.mark.parametrize("convention", TOOLS)
 def test_a_call_of_a_tool(convention: str) -> None:
-    step = read_step(made(**TOOLS[convention]))
+    step = read_step(make_span(**TOOLS[convention]))
     assert step == {
         **{"type": "tool", "name": "find_order", "duration_ms": 5},
         **{"input": {"id": "A-7"}, "output": {"paid": 5}},
@@ -152,23 +152,23 @@ def test_a_call_of_a_tool(convention: str) -> None:
 
 @pytest.mark.parametrize("convention", AGENTS)
 def test_an_agent(convention: str) -> None:
-    step = read_step(made(**AGENTS[convention]))
+    step = read_step(make_span(**AGENTS[convention]))
     assert (step["type"], step["name"]) == ("agent", "refunds")
     assert question(step["input"]) == [{"role": "user", "content": "Too small?"}]
     assert answer(step["output"]) == "A refund."
 
 
 def test_a_span_of_no_convention_is_a_step() -> None:
-    assert read_step(made(http__route="/")) == {
+    assert read_step(make_span(http__route="/")) == {
         "type": "step",
         "name": "POST /v1",
         "duration_ms": 5,
     }
-    step = read_step(made(input__value='"a\\u0000\\ud800b"', output__value='"no JSON"'[:-1]))
+    step = read_step(make_span(input__value='"a\\u0000\\ud800b"', output__value='"no JSON"'[:-1]))
     assert (step["input"], step["output"]) == ("a\ufffd\ufffdb", '"no JSON')
     kinds = {"RETRIEVER": "retrieval", "EMBEDDING": "embedding", "CHAIN": "step", "other": "step"}
     for kind, expected in kinds.items():
-        assert read_step(made(openinference__span__kind=kind))["type"] == expected
+        assert read_step(make_span(openinference__span__kind=kind))["type"] == expected
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_questions_and_answers_are_found_in_what_agents_take_and_give(
 
 def test_an_execution_is_named_by_the_span_or_the_resource_of_the_first() -> None:
     about = {"evalsite__run": "support:3", "evalsite__case": "C-1"}
-    assert read_execution(made(parent="9", **about)) is not None
-    assert read_execution(made(evalsite__case="C-1")) is None
+    assert read_execution(make_span(parent="9", **about)) is not None
+    assert read_execution(make_span(evalsite__case="C-1")) is None
     resource = {"evalsite.run": 7, "evalsite.case": "C-1", "evalsite.repetition": "2"}
     whole = Span("1", "2", "", "a", None, None, {"evalsite.case": "C-2"}, resource)
     named = read_execution(whole)

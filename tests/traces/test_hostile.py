@@ -78,7 +78,7 @@ UNREADABLE = {
 def test_a_request_that_cannot_be_read_is_refused_whole(exporter: Exporter, name: str) -> None:
     body, headers, status, message = UNREADABLE[name]
     response = exporter.client.post("/v1/traces", body, content_type=PROTOBUF, headers=headers)
-    code, text = exporter.refused(response, status)
+    code, text = exporter.refusal(response, status)
     assert code == INVALID
     assert message in text
     assert not Trace.objects.exists()
@@ -110,13 +110,13 @@ def test_who_may_not_send_is_refused_in_the_form_of_the_request(
     for content_type in ("text/plain", "application/grpc", ""):
         assert exporter.post(WHOLE, content_type).status_code == 415
     reader = Exporter(editor, Scope.READ)
-    code, text = reader.refused(reader.post(WHOLE), 403)
+    code, text = reader.refusal(reader.post(WHOLE), 403)
     assert (code, "scopes of this token (read)" in text) == (DENIED, True)
     reader.client.defaults.clear()
     response = reader.client.post("/v1/traces", WHOLE, content_type=PROTOBUF)
-    assert reader.refused(response, 401)[0] == UNAUTHENTICATED
+    assert reader.refusal(response, 401)[0] == UNAUTHENTICATED
     assert response["WWW-Authenticate"].startswith("Bearer")
-    assert reader.refused(
+    assert reader.refusal(
         exporter.client.get("/v1/traces", headers={"content-type": PROTOBUF}), 405
     )[0] == (UNIMPLEMENTED)
     # Other signals have no place here.
@@ -124,7 +124,7 @@ def test_who_may_not_send_is_refused_in_the_form_of_the_request(
     settings.API_REQUESTS_PER_MINUTE = 1
     assert exporter.post(b"").status_code == 200
     response = exporter.post(WHOLE)
-    assert exporter.refused(response, 429)[0] == EXHAUSTED
+    assert exporter.refusal(response, 429)[0] == EXHAUSTED
     assert response["Retry-After"]
     assert not Trace.objects.exists()
 
@@ -161,18 +161,18 @@ def test_spans_that_lie_are_taken_without_what_cannot_be(exporter: Exporter) -> 
 
 
 def test_one_wrong_span_in_json_does_not_take_the_others_with_it(exporter: Exporter) -> None:
-    def written(number: int, **changes: Any) -> dict[str, Any]:
+    def json_span(number: int, **changes: Any) -> dict[str, Any]:
         ids = {"traceId": f"{1:032x}", "spanId": f"{number:016X}"}
         times = {"startTimeUnixNano": str(BEGIN), "endTimeUnixNano": BEGIN + 10**7}
         return {**ids, **times, "name": "agent", "unknown": {"a": 1}, **changes}
 
     spans = [
-        written(1),
-        written(2, startTimeUnixNano="-5"),
-        written(3, traceId="not hexadecimal"),
-        written(4, attributes=[{"key": "k", "value": {"intValue": "much"}}]),
-        written(5, links=[{"traceId": "zz"}], parentSpanId=f"{1:016x}", kind=3),
-        written(6, startTimeUnixNano="32503680000000000000"),
+        json_span(1),
+        json_span(2, startTimeUnixNano="-5"),
+        json_span(3, traceId="not hexadecimal"),
+        json_span(4, attributes=[{"key": "k", "value": {"intValue": "much"}}]),
+        json_span(5, links=[{"traceId": "zz"}], parentSpanId=f"{1:016x}", kind=3),
+        json_span(6, startTimeUnixNano="32503680000000000000"),
     ]
     body = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}, {"resource": {"attributes": 5}}]}
     response = exporter.post(json.dumps(body).encode(), JSON)

@@ -34,7 +34,7 @@ def exporter(editor: User) -> Exporter:
     return Exporter(editor)
 
 
-def asked(trace: int, question: str, answer: str = "A refund.", **options: Any) -> Any:
+def agent_span(trace: int, question: str, answer: str = "A refund.", **options: Any) -> Any:
     """Return the only span of an agent."""
     values = {"input__value": question, "output__value": answer, "name": "agent"}
     return span(1, trace=trace, **{**values, **options})
@@ -57,12 +57,13 @@ def test_traces_without_a_run_wait_in_the_inbox_of_their_suite(
     assert "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://testserver/v1/traces" in page
 
     resource = {"evalsite.suite": "support", "service.name": "refunds"}
-    assert exporter.send(asked(1, "Too <small>?"), span(2, 9, trace=2), resource=resource) == (
+    assert exporter.send(agent_span(1, "Too <small>?"), span(2, 9, trace=2), resource=resource) == (
         0,
         "",
     )
     receipt = exporter.send(
-        asked(3, "Why?", evalsite__suite="nothing"), *(asked(n, f"Q{n}") for n in range(10, 70))
+        agent_span(3, "Why?", evalsite__suite="nothing"),
+        *(agent_span(n, f"Q{n}") for n in range(10, 70)),
     )
     assert receipt == (
         0,
@@ -92,7 +93,7 @@ def test_traces_become_cases_once_and_say_so(
 ) -> None:
     steps = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Too small?"}]
     model = span(2, 1, trace=1, gen_ai__operation__name="chat", gen_ai__input__messages=steps)
-    exporter.send(asked(1, "", ms=70), model, asked(2, "My card?"), asked(3, ""))
+    exporter.send(agent_span(1, "", ms=70), model, agent_span(2, "My card?"), agent_span(3, ""))
     traces = list(Trace.objects.order_by("pk"))
     form = editor_client.post("/traces/use/", {"action": "cases", "everything": "1"}).text
     assert "Create cases from 3 traces" in form
@@ -122,11 +123,11 @@ def test_answers_are_recorded_for_the_case_they_name_or_the_one_with_the_same_in
 ) -> None:
     make_case(suite=suite, key="C-2", position=2)
     exporter.send(
-        asked(1, "Where is my  order?", "On its way."),
-        asked(2, "Anything", "For two.", evalsite__case="C-2"),
-        asked(3, "Where is my order?", "Again."),
-        asked(4, "Unknown?"),
-        asked(5, "Where is my order?", error="HTTP 502"),
+        agent_span(1, "Where is my  order?", "On its way."),
+        agent_span(2, "Anything", "For two.", evalsite__case="C-2"),
+        agent_span(3, "Where is my order?", "Again."),
+        agent_span(4, "Unknown?"),
+        agent_span(5, "Where is my order?", error="HTTP 502"),
     )
     traces = list(Trace.objects.order_by("pk"))
     fields = {"into": "support", "target": "recorded"}
@@ -158,7 +159,7 @@ def test_answers_are_recorded_for_the_case_they_name_or_the_one_with_the_same_in
 def test_what_is_not_ticked_or_too_much_is_said(
     suite: Suite, exporter: Exporter, editor_client: Client
 ) -> None:
-    exporter.send(*(asked(number, "Q") for number in range(1, 502)))
+    exporter.send(*(agent_span(number, "Q") for number in range(1, 502)))
     pick = {"action": "cases", "everything": "1"}
     assert (
         "No trace is ticked"
@@ -172,7 +173,7 @@ def test_what_is_not_ticked_or_too_much_is_said(
 def test_old_left_out_and_excess_traces_are_removed(exporter: Exporter, settings: Settings) -> None:
     now = database_now()
     settings.TRACES_DAYS, settings.TRACES_MB = 3, 1
-    exporter.send(*(asked(number, "x" * 400_000) for number in range(1, 4)))
+    exporter.send(*(agent_span(number, "x" * 400_000) for number in range(1, 4)))
     # More than a megabyte: the oldest went at once.
     assert [
         int(trace_id)
@@ -186,7 +187,7 @@ def test_old_left_out_and_excess_traces_are_removed(exporter: Exporter, settings
 
     settings.TRACES_SAMPLED_PCT = 50
     low, high = 2**40, 2**55
-    exporter.send(asked(low, "kept"), asked(high, "left out"))
+    exporter.send(agent_span(low, "kept"), agent_span(high, "left out"))
     assert set(Trace.objects.in_inbox().values_list("question", flat=True)) >= {"kept"}
     assert not Trace.objects.in_inbox().filter(question="left out").exists()
     Trace.objects.forget_old(now=now + timedelta(minutes=9))

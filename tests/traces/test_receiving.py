@@ -30,13 +30,13 @@ def exporter(editor: User) -> Exporter:
     return Exporter(editor)
 
 
-def named(run: Run) -> str:
+def run_name(run: Run) -> str:
     return f"{run.suite.slug}:{run.number}"
 
 
 def agent(run: Run | str, case: str = "C-0", *, number: int = 1, **options: Any) -> Any:
     """Return the span of an agent that answers a case."""
-    word = run if isinstance(run, str) else named(run)
+    word = run if isinstance(run, str) else run_name(run)
     marks = {"evalsite__run": word, "evalsite__case": case}
     output = options.pop("output", "You get a refund.")
     options = {"name": "agent", "ms": 900, **marks, **options}
@@ -96,7 +96,7 @@ def test_spans_in_any_order_and_twice_are_one_execution_with_its_tree(exporter: 
         (4, 1, "model", "juno-1", 300, 400, 100),
     ]
     page = make_client(make_user(role="viewer")).get(
-        f"/suites/{named(run).replace(':', '/runs/')}/C-0/1/"
+        f"/suites/{run_name(run).replace(':', '/runs/')}/C-0/1/"
     )
     drawn = re.findall(r'<li\s*(?:data-depth="(\d)")?', page.text.partition('<ol class="trace"')[2])
     assert drawn[:5] == ["", "1", "2", "2", "1"]
@@ -120,9 +120,9 @@ def test_what_comes_after_the_score_changes_nothing_and_is_told(exporter: Export
     assert exporter.send(agent(run)) == (0, "")
     reason = "It has another output, which is scored already. Rerun the result first."
     late = exporter.send(span(2, 1, name="late"))
-    assert late == (0, f"Run {named(run)}, case C-0: {reason}")
+    assert late == (0, f"Run {run_name(run)}, case C-0: {reason}")
     again_answered = exporter.send(agent(run, number=9, trace=2, output="No."))
-    assert again_answered == (0, f"Run {named(run)}, case C-0: {reason}")
+    assert again_answered == (0, f"Run {run_name(run)}, case C-0: {reason}")
     assert run.results.values().get() == Result.objects.filter(pk=before.pk).values().get()
     # The trace of the run has its late span; the second answer is in the inbox, with the reason.
     first, second = Trace.objects.order_by("pk")
@@ -167,7 +167,7 @@ def test_one_trace_may_hold_several_executions_and_an_agent_may_fail(exporter: E
 
 def test_a_process_that_answers_one_case_says_so_in_its_resource(exporter: Exporter) -> None:
     run = open_run(1, repetitions=2)
-    about = {"evalsite.run": named(run), "evalsite.case": "C-0", "evalsite.repetition": 2}
+    about = {"evalsite.run": run_name(run), "evalsite.case": "C-0", "evalsite.repetition": 2}
     spans = [span(1, name="agent", output__value="A refund."), model(2, 1), span(3, 8, name="lost")]
     body = MessageToDict(request(*spans, resource=about))
     for written, sent in zip(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.templatetags.ui import nested, step_rows
+from evaluators.templatetags.ui import step_rows, steps_with_depth
 from runs.target_kinds._outputs import MAX_STEPS, output_from_json, trace_as_json
 from runs.traces.conventions import ExecutionName
 from runs.traces.trees import PlacedStep, SpanTree, nested_steps
@@ -62,7 +62,7 @@ def test_a_long_chain_and_many_spans_end() -> None:
     assert tree.root is not None
     made = nested_steps(tree.in_order())
     assert len(made) == MAX_STEPS
-    assert max(depth for depth, _ in nested(made)) == MAX_STEPS - 1
+    assert max(depth for depth, _ in steps_with_depth(made)) == MAX_STEPS - 1
     assert max(row.depth for row in step_rows(made)) == 8
 
 
@@ -109,12 +109,12 @@ def test_figures_are_summed_unless_a_span_has_its_own_and_times_cannot_be_negati
 
 def test_steps_of_a_page_are_nested_whatever_they_say() -> None:
     def shape(*pairs: tuple[str, str]) -> str:
-        return " ".join(f"{depth}{step['name']}" for depth, step in nested(steps(*pairs)))
+        return " ".join(f"{depth}{step['name']}" for depth, step in steps_with_depth(steps(*pairs)))
 
     assert shape(("c", "b"), ("a", ""), ("b", "a"), ("d", "a")) == "0a 1b 2c 1d"
     assert shape(("a", "gone"), ("b", "b"), ("c", "d"), ("d", "c")) == "0a 0b 0c 1d"
     assert shape(("a", ""), ("b", "a"), ("a", "b")) == "0a 1b 2a"
-    assert [depth for depth, _ in nested([{"name": "a"}, {"name": "b"}])] == [0, 0]
+    assert [depth for depth, _ in steps_with_depth([{"name": "a"}, {"name": "b"}])] == [0, 0]
 
 
 def test_recorded_steps_keep_their_parents_and_costs() -> None:
