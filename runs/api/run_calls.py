@@ -289,8 +289,8 @@ def scores(request: Request, body: PushScoresBody, run: str) -> PushedScoresDoc:
     output removes its scores. One that cannot be read, or belongs to no case of the run, refuses the batch.
     """
     given = [
-        GivenScore(**one.model_dump(exclude={"range"}), low=one.range[0], high=one.range[1])
-        for one in body.scores
+        GivenScore(**score.model_dump(exclude={"range"}), low=score.range[0], high=score.range[1])
+        for score in body.scores
     ]
     return PushedScoresDoc.model_validate(push_scores(get_run(run), given))
 

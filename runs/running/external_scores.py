@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -77,6 +78,8 @@ class GivenScore:
             return "" if self.label else "It has neither value nor label. Add one of them."
         if not self.low < self.high:
             return f"Its range is {self.low:g} to {self.high:g}; the first number must be lower."
+        if not math.isfinite(self.high - self.low):
+            return f"Its range is {self.low:g} to {self.high:g}, which is too wide."
         if not self.low <= self.value <= self.high:
             return (
                 f"Its value is {self.value:g}, outside {self.low:g} to {self.high:g}. Give its range, such as "
@@ -101,14 +104,14 @@ def push_scores(run: Run, given: Sequence[GivenScore]) -> ScoresSummary:
     not have, values outside their range, a score twice in the batch, and too many different scores for one run, and
     NoMoreScoresError; then nothing has changed.
     """
-    problems = {place: text for place, one in enumerate(given) if (text := one.problem())}
+    problems = {place: text for place, score in enumerate(given) if (text := score.problem())}
     if problems:
         raise UnusableScoresError(problems)
     with transaction.atomic():
         held = Run.objects.hold(run.pk)
         if held.lacks_details:
             raise NoMoreScoresError(f"The details of run {run} were removed. It takes no scores.")
-        cases = among({one.case for one in given}, "text")
+        cases = among({score.case for score in given}, "text")
         rows = run.results.filter(case__key__in=cases).order_by()
         results = {
             (key, repetition): pk
@@ -117,7 +120,7 @@ def push_scores(run: Run, given: Sequence[GivenScore]) -> ScoresSummary:
         if unknown := _unknown(run, given, results):
             raise UnusableScoresError(unknown)
         summary = _store(given, results)
-        names = {*held.external_names, *(f"{one.source}/{one.name}" for one in given)}
+        names = {*held.external_names, *(f"{score.source}/{score.name}" for score in given)}
         if len(names) > MAX_NAMES:
             place = len(given) - 1
             reason = (
@@ -135,10 +138,10 @@ def _unknown(
     known = {case for case, _ in results}
     seen: set[tuple[str, int, str, str]] = set()
     problems = {}
-    for place, one in enumerate(given):
-        key = (one.case, one.repetition, one.source, one.name)
-        if (one.case, one.repetition) not in results:
-            problems[place] = unknown_place(run, one.case, one.repetition, known)
+    for place, score in enumerate(given):
+        key = (score.case, score.repetition, score.source, score.name)
+        if (score.case, score.repetition) not in results:
+            problems[place] = unknown_place(run, score.case, score.repetition, known)
         elif key in seen:
             problems[place] = "An earlier score of the batch has the same result, source and name."
         seen.add(key)
@@ -152,16 +155,16 @@ def _store(given: Sequence[GivenScore], results: Mapping[tuple[str, int], int]) 
         for row in stored
     }
     summary, rows, now = ScoresSummary(), [], database_now()
-    for one in given:
-        pk = results[one.case, one.repetition]
-        values = tuple(getattr(one, column) for column in COLUMNS)
-        earlier = before.get((pk, one.source, one.name))
+    for score in given:
+        pk = results[score.case, score.repetition]
+        values = tuple(getattr(score, column) for column in COLUMNS)
+        earlier = before.get((pk, score.source, score.name))
         if earlier == values:
             summary.unchanged += 1
             continue
         summary.added += earlier is None
         summary.changed += earlier is not None
-        place = {"result_id": pk, "source": one.source, "name": one.name, "pushed_at": now}
+        place = {"result_id": pk, "source": score.source, "name": score.name, "pushed_at": now}
         rows.append(ExternalScore(**place, **dict(zip(COLUMNS, values, strict=True))))
     ExternalScore.objects.bulk_create(
         rows,

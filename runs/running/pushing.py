@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F
 
 from evaluators.scoring.types import DomainError
-from evaluators.templatetags.figures import counted
+from evaluators.templatetags.figures import GAPS, counted
 from runs.engine.plan import content_hash
 from runs.engine.ports import Cause, TargetFailure
 from runs.finishing import complete_run
@@ -152,7 +152,8 @@ def _unknown(
 def unknown_place(run: Run, case: str, repetition: int, known: Collection[str]) -> str:
     """Say that a run has no result for a case and repetition; `known` are the cases it has."""
     if case in known:
-        return f"Run {run} has {run.repetitions} repetitions of case {case}, and no {repetition}."
+        count = counted(run.repetitions, "repetition").translate(GAPS)
+        return f"Run {run} has {count} of case {case}, and no repetition {repetition}."
     return f"Run {run} has no case {case[:MAX_SHOWN_LENGTH]!r}."
 
 

@@ -160,9 +160,14 @@ def test_they_are_fields_and_columns_of_the_run(
     ("wrong", "place", "message"),
     [
         ({**FAITH, "case": "C-9"}, "/scores/1", "has no case 'C-9'"),
-        ({**FAITH, "repetition": 2}, "/scores/1", "has 1 repetitions of case C-0, and no 2"),
+        (
+            {**FAITH, "repetition": 2},
+            "/scores/1",
+            "has 1 repetition of case C-0, and no repetition 2",
+        ),
         ({**FAITH, "value": 1.5}, "/scores/1", "Its value is 1.5, outside 0 to 1. Give its range"),
         ({**FAITH, "value": 1, "range": [1, 1]}, "/scores/1", "the first number must be lower"),
+        ({**FAITH, "range": [-1e308, 1e308]}, "/scores/1", "-1e+308 to 1e+308, which is too wide"),
         ({**FAITH, "value": None}, "/scores/1", "neither value nor label"),
         ({**FAITH, "source": "a/b"}, "/scores/1", "has a slash"),
         ({**FAITH, "source": " "}, "/scores/1", "needs a source and a name"),

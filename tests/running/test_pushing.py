@@ -118,7 +118,7 @@ def test_pushing_again_is_safe_at_any_time_and_another_output_never_replaces_a_s
     ("case", "output", "repetition", "message"),
     [
         ("C-9", GOOD, 1, "has no case 'C-9'"),
-        ("C-0", GOOD, 3, "has 2 repetitions of case C-0, and no 3"),
+        ("C-0", GOOD, 3, "has 2 repetitions of case C-0, and no repetition 3"),
         ("C-0", {"text": "hello"}, 1, "neither output nor error"),
         ("C-0", {**GOOD, "error": " "}, 2, "Its error is empty. Say what went wrong"),
         ("C-0", {"error": False}, 2, "Its error is empty. Say what went wrong"),

@@ -197,7 +197,7 @@ def test_an_execution_that_no_run_takes_is_in_the_inbox_with_the_reason(exporter
         (agent("nobody:9"), "There is no run 'nobody:9'. A run is named by its id, or as suite:"),
         (agent(str(10**30)), "There is no run"),
         (agent(run, "C-9"), f"Run {again(run)} has no case 'C-9'."),
-        (agent(run, evalsite__repetition=-1), "has 1 repetitions of case C-0, and no 0."),
+        (agent(run, evalsite__repetition=-1), "has 1 repetition of case C-0, and no repetition 0."),
         (agent(stopped), f"Run {again(stopped)} is over, so it takes no new outputs. Resume it"),
         (agent(other), "asks its target"),
         (agent(run), ""),
