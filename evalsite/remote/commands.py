@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from evalsite.client import (
     CONCURRENCY,
@@ -42,10 +42,19 @@ from runs.cli.options import (
 from runs.cli.terminal import ProgressLine, import_message, print_line
 from runs.specs.problems import UnreadableFileError
 
+if TYPE_CHECKING:
+    from runs.formats.finding import FoundSuite
+
 DONE, MISUSED, FAILED = 0, 2, 3
-COMPARED = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct", "min_cases")
+NOT_FOUND = 404
+COMPARISON_LIMITS = (
+    "max_pass_rate_drop",
+    "max_avg_score_drop",
+    "max_latency_increase_pct",
+    "min_cases",
+)
 SITE = f"""\
-The site is the one of --server, or of {SERVER}; {TOKEN} has a token of it, with the scopes run and edit.
+The site is the one of --server, or of {SERVER}; {TOKEN} holds a token for it, with the scopes run and edit.
 """
 EPILOGS = {
     "import": f"""\
@@ -83,7 +92,7 @@ exit codes:
   0  both gates passed
   1  a gate failed
   2  wrong usage
-  3  not evaluated: no such suite, no answer of the site, a run that was stopped, errors that decide
+  3  not evaluated: no such suite, no answer from the site, a run that was stopped, errors that decide
 
 examples:
   evalsite evaluate support-agent --agent "python agent.py" --server https://evals.example.com
@@ -99,7 +108,7 @@ exit codes:
   0  no regression
   1  a regression
   2  inconclusive: not comparable, not completed, or too few shared cases
-  3  not compared: wrong usage, no such run, no answer of the site
+  3  not compared: wrong usage, no such run, no answer from the site
 
 examples:
   evalsite compare support-agent:baseline support-agent:latest --markdown comment.md
@@ -137,10 +146,10 @@ def main(words: Sequence[str]) -> int:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(
-            f"{unknown[0]} is no option for a site elsewhere. Leave it out, or use the command on the machine of the "
-            "site."
+            f"{unknown[0]} is not an option for a site elsewhere. Leave it out, or use the command on the machine "
+            "of the site."
         )
-    # The end of a terminal and of a job stop a run as Ctrl-C does.
+    # A terminal or a job that ends stops a run as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
@@ -211,41 +220,44 @@ def _add_compare(parser: Parser) -> None:
 
 
 def _import(site: Evalsite, options: Namespace, parser: Parser) -> int:
-    for message in _stored_suites(site, options.paths, options)[1]:
+    for _, message in _store_suites(site, _read_suites(options.paths, options), options):
         print_line(sys.stdout, message)
     return DONE
 
 
-def _stored_suites(
-    site: Evalsite, paths: Sequence[Path], options: Namespace
-) -> tuple[list[str], list[str]]:
-    """Store the suites at the paths, and return their short names and a message about each."""
+def _read_suites(paths: Sequence[Path], options: Namespace) -> Sequence[FoundSuite]:
+    """Return the suites at the paths; raises UnreadableFileError."""
     # Imported here: reading files takes longer to load than a run of the site to start.
     from runs.formats.bundles import bundles_at
     from runs.formats.finding import read_suites
-    from runs.formats.suite_files import pack_suite
 
     reading = read_suites(bundles_at(paths), profile=options.profile)
-    if options.slug and len(reading.suites) > 1:
-        raise EvalsiteError("--slug is for a single suite; name its file.")
     for warning in reading.warnings:
         print_line(sys.stderr, f"Note: {warning}")
+    return reading.suites
+
+
+def _store_suites(
+    site: Evalsite, suites: Sequence[FoundSuite], options: Namespace
+) -> Iterator[tuple[str, str]]:
+    """Store the suites, and yield the short name of each with a message about it, once it is stored."""
+    from runs.formats.suite_files import pack_suite
+
+    if options.slug and len(suites) > 1:
+        raise EvalsiteError("--slug is for a single suite; name its file.")
     if not options.slug:
-        for found in reading.suites:
-            _check_is_related(site, found.content.slug, {case.key for case in found.content.cases})
-    slugs, messages = [], []
-    for found in reading.suites:
-        slug = options.slug or found.content.slug
-        content = found.content.replace(slug=slug, judge=options.judge or found.content.judge)
+        for suite in suites:
+            _check_is_related(site, suite.content.slug, {case.key for case in suite.content.cases})
+    for suite in suites:
+        slug = options.slug or suite.content.slug
+        content = suite.content.replace(slug=slug, judge=options.judge or suite.content.judge)
         packed = pack_suite(content, slug)
         media_type = "application/zip" if packed.name.endswith(".zip") else "application/yaml"
         stored = site.put_file(f"suites/{slug}", b"".join(packed.parts), media_type)
         for warning in stored["warnings"]:
             print_line(sys.stderr, f"Note: {warning}")
         message = import_message(slug, stored["version"], stored["version_before"], stored["note"])
-        slugs.append(slug)
-        messages.append(f"{message} From {found.path}")
-    return slugs, messages
+        yield slug, f"{message} From {suite.path}"
 
 
 def _check_is_related(site: Evalsite, slug: str, keys: set[str]) -> None:
@@ -261,9 +273,6 @@ def _check_is_related(site: Evalsite, slug: str, keys: set[str]) -> None:
             f"There is already a suite {slug!r}, and it shares no case with this file. Give this one another "
             f"name (--slug NAME), or write --slug {slug} to replace all its cases."
         )
-
-
-NOT_FOUND = 404
 
 
 def _evaluate(site: Evalsite, options: Namespace, parser: Parser) -> int:
@@ -288,7 +297,8 @@ def _evaluate(site: Evalsite, options: Namespace, parser: Parser) -> int:
         _unless_over(lambda: site.post(f"runs/{run}/stop"))
         how = " ".join(f"--{name} …" for name in ("agent", "outputs") if vars(options)[name])
         progress.say(f"Continue it: evalsite evaluate {options.suite} --run {run} {how}".rstrip())
-    progress.close()
+    finally:
+        progress.close()
     return _conclude(site, run, files)
 
 
@@ -369,10 +379,10 @@ def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> str:
     """Start the run that the options describe, and return its name."""
     slug, path = options.suite, Path(options.suite)
     if path.name != slug or path.suffix:
-        slugs, messages = _stored_suites(site, [path], options)
-        if len(slugs) != 1:
-            raise EvalsiteError(f"{path} contains {len(slugs)} suites, and a run needs one.")
-        [slug], [message] = slugs, messages
+        suites = _read_suites([path], options)
+        if len(suites) != 1:
+            raise EvalsiteError(f"{path} contains {len(suites)} suites, and a run needs one.")
+        [(slug, message)] = _store_suites(site, suites, options)
         progress.say(message)
     target = options.target or (options.outputs.stem if options.outputs else "agent")
     is_asked_here = options.agent or options.outputs
@@ -432,13 +442,13 @@ def _conclude(site: Evalsite, run: str, files: FileOptions) -> int:
 def _compare(site: Evalsite, options: Namespace, parser: Parser) -> int:
     written = [(JSON, options.json), (MARKDOWN, options.markdown)]
     check_writable(written)
-    given = {name: vars(options)[name] for name in COMPARED if vars(options)[name] is not None}
+    limits = {name: vars(options)[name] for name in COMPARISON_LIMITS}
     params = {
         "baseline_run_id": _run_name(options.baseline),
         "candidate_run_id": _run_name(options.candidate),
         "cases": "shared" if options.shared else "all",
         "force": options.force,
-        **given,
+        **{name: value for name, value in limits.items() if value is not None},
     }
     report = site.get("runs/compare/report", **params)
     is_piped = any(path == STANDARD_OUTPUT for _, path in written)

@@ -16,7 +16,7 @@ from django.core.management import call_command
 
 from evalsite.access.roles import Scope
 from evalsite.cli import OF_THIS_MACHINE, REMOTE, main, own_commands
-from evalsite.client import Case, Evalsite
+from evalsite.client import Case, Evalsite, EvalsiteError
 from evalsite.remote import agents, commands
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
@@ -148,6 +148,20 @@ def test_ctrl_c_stops_the_run_and_run_goes_on_with_the_rest(
     assert "did not end early; there is nothing to resume" in capsys.readouterr().err
 
 
+def test_an_error_after_the_line_of_progress_has_its_own_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def lose_the_site(*_: object, **__: object) -> None:
+        raise EvalsiteError("The site is gone.")
+
+    monkeypatch.setattr(Evalsite, "wait", lose_the_site)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert evaluate(*WITH_COMMAND, "--case", "france") == 3
+    shown = capsys.readouterr().err
+    assert "1 of 1 answer" in shown
+    assert shown.endswith("\nThe site is gone.\n")
+
+
 @pytest.mark.parametrize("text", [FILE, FILE + JUDGED])
 def test_what_is_imported_and_exported_is_the_same_as_there(
     text: str, tmp_path: Path, capsys: Any
@@ -179,6 +193,16 @@ def test_what_is_imported_and_exported_is_the_same_as_there(
     assert call("import", "other.yaml", "--slug", "shop") == 0
     assert Suite.objects.get().version == 2
 
+    Path("two").mkdir()
+    Path("two/1.yaml").write_text(CAPITALS)
+    Path("two/2.yaml").write_text(CAPITALS.replace("capitals", "towns"))
+    assert call("evaluate", "two/", *WITH_COMMAND) == 3
+    assert "two contains 2 suites, and a run needs one." in capsys.readouterr().err
+    assert Suite.objects.count() == 1
+    Path("two/2.yaml").write_text(CAPITALS.replace("capitals", "towns") + "judge: nobody\n")
+    assert call("import", "two/") == 3
+    assert "capitals: new, at version 1." in capsys.readouterr().out
+
 
 def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
     assert evaluate(*WITH_COMMAND) == 1
@@ -208,7 +232,11 @@ def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
             "list works only on the machine of the site, not with EVALSITE_SERVER",
         ),
         (("up", "--server", "x"), 2, "up works only on the machine of the site, not with --server"),
-        (("evaluate", "capitals", *WITH_COMMAND, "--metric", "m"), 2, "--metric is no option for"),
+        (
+            ("evaluate", "capitals", *WITH_COMMAND, "--metric", "m"),
+            2,
+            "--metric is not an option for",
+        ),
         (("evaluate", "capitals"), 2, "say what answers"),
         (("evaluate", "capitals", "--set", "a=1", "--target", "t"), 2, "is a setting of --agent"),
         (("evaluate", "capitals", *WITH_COMMAND, "--set", "x=1"), 3, "command has no such setting"),
