@@ -246,8 +246,13 @@ class Evalsite:
         on_progress: OnProgress | None = None,
     ) -> None:
         """Ask the agent about every case that a run waits for, and push its answers; see `evaluate`."""
-        waiting = [
-            Case(
+        waiting = list(self.awaited(run))
+        Evaluation(self, run, agent, concurrency, on_progress).answer(waiting)
+
+    def awaited(self, run: str) -> Iterator[Case]:
+        """Yield every case that a run waits for, in each of its repetitions."""
+        for row in self.rows(f"runs/{run}/awaited"):
+            yield Case(
                 key=row["case"],
                 repetition=row["repetition"],
                 input=row["input"],
@@ -255,9 +260,6 @@ class Evalsite:
                 tags=row["tags"],
                 metadata=row["metadata"],
             )
-            for row in self.rows(f"runs/{run}/awaited")
-        ]
-        Evaluation(self, run, agent, concurrency, on_progress).answer(waiting)
 
     def start(self, suite: str, target: str, **choices: Any) -> str:
         """Start a run with what the call that starts runs takes, and return its name: support-agent:12."""
@@ -479,6 +481,6 @@ def _read(response: httpx2.Response) -> Any:
 
 def _wait_s(response: httpx2.Response, attempt: int) -> float:
     """Return how long to wait for another try: what the site says, or ever longer."""
-    said = response.headers.get("Retry-After", "")
-    is_number = said.isascii() and said.isdecimal()
-    return min(float(said) if is_number else 2.0**attempt, MAX_WAIT_S)
+    seconds = response.headers.get("Retry-After", "")
+    is_number = seconds.isascii() and seconds.isdecimal()
+    return min(float(seconds) if is_number else 2.0**attempt, MAX_WAIT_S)

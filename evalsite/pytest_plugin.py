@@ -165,15 +165,7 @@ def _start_runs(session: pytest.Session) -> None:
         }
         started = site.post("runs", choices, key=f"{os.environ[SESSION]} {name}"[:200])
         run = runs.names[name] = started["runs"][0]["name"]
-        for row in site.rows(f"runs/{run}/awaited"):
-            case = Case(
-                row["case"],
-                row["repetition"],
-                row["input"],
-                row["title"],
-                row["tags"],
-                row["metadata"],
-            )
+        for case in site.awaited(run):
             runs.cases[name, case.key, case.repetition] = case
 
 
