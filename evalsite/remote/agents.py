@@ -119,19 +119,19 @@ class ThisMachine:
             except OSError as error:
                 reason = f"{call.command[0]} cannot be started: {error.strerror}"
                 raise SandboxRefusal(reason) from error
-            stdout, stderr, ended_by = b"", b"", ""
+            stdout, stderr, ended_by, timed_out = b"", b"", "", False
             try:
                 async with asyncio.timeout(call.seconds):
                     stdout, stderr = await process.communicate(call.stdin)
             except TimeoutError:
-                ended_by = f"its time of {call.seconds:g} s"
+                ended_by, timed_out = f"its time of {call.seconds:g} s", True
             finally:
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     await process.wait()
             took_ms = round((time.perf_counter() - started_at) * 1000)
             try:
-                files = {} if ended_by else _files_in(workspace)
+                files = {} if timed_out else _files_in(workspace)
             except KeptFilesError as error:
                 files, ended_by = {}, str(error)
         return ScriptResult(
@@ -139,7 +139,7 @@ class ThisMachine:
             stderr=stderr.decode("utf-8", "replace"),
             exit_code=process.returncode,
             ended_by=ended_by,
-            timed_out=ended_by.startswith("its time"),
+            timed_out=timed_out,
             duration_ms=took_ms,
             files=files,
         )
@@ -163,8 +163,8 @@ async def ask_address(request: AgentRequest) -> Output:
         reason = f"no answer within {request.timeout_s:g} s"
         raise AgentFailure(reason, Cause.TIMEOUT) from None
     if not response.is_success:
-        said = f": {response.text[:300]}" if response.text else ""
-        raise AgentFailure(f"the agent answered {response.status_code}{said}", Cause.FAILED)
+        detail = f": {response.text[:300]}" if response.text else ""
+        raise AgentFailure(f"the agent answered {response.status_code}{detail}", Cause.FAILED)
     reading = request.read(_reply(response))
     if reading.output is None:
         raise AgentFailure(reading.problem, Cause.BAD_REPLY)

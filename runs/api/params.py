@@ -40,6 +40,7 @@ from runs.lists import Page as ListPage
 from runs.waiting import MAX_WAIT_S
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 500
+RUN_NAMES = "its id, or suite:number, suite:latest or suite:baseline"
 UNREADABLE = "This is not a cursor of this list. Start without one, and follow “next”."
 Row = TypeVar("Row", bound=Model)
 
@@ -254,7 +255,7 @@ class ReviewsParams(QueryParams):
     run = serializers.CharField(
         required=False,
         max_length=MAX_TEXT_LENGTH,
-        help_text="Only decisions on this run: its id, or suite:number.",
+        help_text=f"Only decisions on this run: {RUN_NAMES}.",
     )
 
 
@@ -263,10 +264,10 @@ class PairParams(QueryParams):
 
     baseline_run_id = serializers.CharField(
         max_length=MAX_TEXT_LENGTH,
-        help_text="The baseline: its id, or suite:number.",
+        help_text=f"The baseline: {RUN_NAMES}.",
     )
     candidate_run_id = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH, help_text="The candidate: its id, or suite:number."
+        max_length=MAX_TEXT_LENGTH, help_text=f"The candidate: {RUN_NAMES}."
     )
 
 

@@ -143,7 +143,8 @@ RUN = OpenApiParameter(
     "run",
     str,
     "path",
-    description="The id of a run, or its suite and number: support-agent:12; also support-agent:latest and support-agent:baseline.",
+    description="The id of a run, or its suite and number: support-agent:12; also support-agent:latest and "
+    "support-agent:baseline.",
 )
 KEY = OpenApiParameter("key", str, "path", description="The key of a case.")
 NUMBER = OpenApiParameter("number", int, "path", description="The number of a version.")

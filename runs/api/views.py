@@ -315,7 +315,7 @@ def compare_runs(request: Request) -> HttpResponse:
     repeats the applied ones, each with its unit.
     """
     # Written at once: a copy of twenty thousand cases as Python values takes longer than their JSON.
-    document = comparison_document(*_concluded(request)).model_dump_json()
+    document = comparison_document(*_read_comparison(request)).model_dump_json()
     return HttpResponse(document, content_type="application/json")
 
 
@@ -335,7 +335,7 @@ class ComparisonReportDoc(Document):
 @reads("A comparison as text", ComparisonReportDoc, params=ConcludedComparisonParams, tag="runs")
 def comparison_text(request: Request) -> Response:
     """Give a comparison as text and as a comment for a pull request, with its conclusion."""
-    comparison, result = _concluded(request)
+    comparison, result = _read_comparison(request)
     conclusion = conclude_comparison(result)
     url = site_address(request, comparison_path(comparison))
     document = ComparisonReportDoc(
@@ -347,7 +347,7 @@ def comparison_text(request: Request) -> Response:
     return Response(document.as_json())
 
 
-def _concluded(request: Request) -> tuple[Comparison, Conclusion]:
+def _read_comparison(request: Request) -> tuple[Comparison, Conclusion]:
     params = ConcludedComparisonParams.read(request)
     baseline, candidate = _two_runs(params)
     usual = Tolerances.from_policy(read_policy(candidate.snapshot))

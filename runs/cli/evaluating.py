@@ -88,7 +88,7 @@ def _import_suite(path: Path, *, judge: str, profile: str, slug: str | None, not
             imported.suite.slug, imported.suite.version, imported.version_before, imported.note
         )
     )
-    return stored.imported.suite
+    return imported.suite
 
 
 RECORDED = "recorded"

@@ -24,7 +24,7 @@ from runs.results.result_state import result_cause
 from runs.results.run_figures import Proportion, RunRepetitions, run_repetitions
 from runs.results.runs import RunGate, cases_gate, metrics_gate
 
-COMPARED = {"passed": "≥", "failed": "<", "open": "of"}
+SIGNS = {"passed": "≥", "failed": "<", "open": "of"}
 
 
 def run_report(run: Run, sentence: str) -> str:
@@ -99,7 +99,7 @@ def _gate(gate: RunGate) -> str:
     if gate.share is None:
         return f"not evaluated, needs {threshold(gate.limit)} ({gate.note})"
     figure = pct(gate.share)
-    compared = f"{figure} {COMPARED[gate.state]} {threshold(gate.limit)}"
+    compared = f"{figure} {SIGNS[gate.state]} {threshold(gate.limit)}"
     state = "open, so far" if gate.state == "open" else f"{gate.state},"
     return f"{state} {compared} ({gate.note})"
 

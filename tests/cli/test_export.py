@@ -158,8 +158,8 @@ def test_a_suite_becomes_a_configuration_of_promptfoo(capsys):
     call_command("export", "shop", "--format", "promptfoo")
     assert here() == ["promptfooconfig.yaml"]
     assert "prompts:\n- label: input\n" in Path("promptfooconfig.yaml").read_text()
-    told = capsys.readouterr().err
-    assert "case B: the evaluator short (text_check) was left out: max_length is not known" in told
-    assert "is written to promptfooconfig.yaml" in told
+    notes = capsys.readouterr().err
+    assert "case B: the evaluator short (text_check) was left out: max_length is not known" in notes
+    assert "is written to promptfooconfig.yaml" in notes
     call_command("import", "promptfooconfig.yaml", "--slug", "again")
     assert Suite.objects.get(slug="again").cases.filter(is_current=True).count() == 2

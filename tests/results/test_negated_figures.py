@@ -40,7 +40,7 @@ def test_a_leaf_is_turned_round_and_a_composite_that_was_already_is_not():
     assert means == {"no_slang": 1.0, "risky": 0.75}
 
     found = measured_scores(read_side(run))
-    measured = {figure.path: one.by_case.tolist() for figure, one in found.figures.items()}
+    measured = {figure.path: cases.by_case.tolist() for figure, cases in found.figures.items()}
     assert measured == {"no_slang": [1.0], "risky": [0.75]}
 
 
@@ -57,8 +57,8 @@ def test_what_cases_alone_have_is_turned_round_as_well():
 
     found = measured_scores(read_side(run))
 
-    told = {figure.path: one.by_case.tolist() for figure, one in found.figures.items()}
-    assert told == {"no_card": [1.0] * 10}
+    measured = {figure.path: cases.by_case.tolist() for figure, cases in found.figures.items()}
+    assert measured == {"no_card": [1.0] * 10}
 
     (row,) = evaluator_rows(run)
     assert (row.name, row.mean, row.scored) == ("no_card", 1.0, 10)

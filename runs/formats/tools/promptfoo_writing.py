@@ -60,8 +60,8 @@ def promptfoo_config(content: SuiteWithCases) -> PromptfooConfig:
         }
     )
     config.notes.append(Problem(f"the provider {PROVIDER} stands for your agent; name it", FILE))
-    shared = [node for node in content.evaluators.children if not _is_of_each_case(node)]
-    of_each = [node for node in content.evaluators.children if _is_of_each_case(node)]
+    shared = [node for node in content.evaluators.children if not _is_per_case(node)]
+    per_case = [node for node in content.evaluators.children if _is_per_case(node)]
     limit = content.policy.pass_threshold
     default: dict[str, Any] = {"assert": list(_assertions(config, shared, None))}
     if not _all_must_pass(content.evaluators.children, limit):
@@ -70,11 +70,11 @@ def promptfoo_config(content: SuiteWithCases) -> PromptfooConfig:
             if node.required or node.required_below is not None:
                 _note(config, f"{node.name} is required; with a threshold only its weight counts")
     config.values["defaultTest"] = {name: value for name, value in default.items() if value}
-    config.values["tests"] = [_test(config, case, of_each, limit) for case in content.cases]
+    config.values["tests"] = [_test(config, case, per_case, limit) for case in content.cases]
     return config
 
 
-def _is_of_each_case(node: EvaluatorSpec) -> bool:
+def _is_per_case(node: EvaluatorSpec) -> bool:
     """Tell whether an evaluator compares with what its case expects, and so is written in each test."""
     return node.kind == "expected_output"
 
@@ -94,7 +94,7 @@ def _note(config: PromptfooConfig, message: str, case: str = "") -> None:
 
 
 def _test(
-    config: PromptfooConfig, case: CaseSpec, of_each: Sequence[EvaluatorSpec], limit: float
+    config: PromptfooConfig, case: CaseSpec, per_case: Sequence[EvaluatorSpec], limit: float
 ) -> dict[str, Any]:
     text = _input(config, case)
     if any(code in text for code in TEMPLATE):
@@ -105,7 +105,7 @@ def _test(
     metadata = {name: value for name, value in case.metadata.items() if name != "vars"}
     own = list(case.evaluators.children) if case.evaluators else []
     replaces = case.evaluators is not None and not case.evaluators_append
-    nodes = own if replaces else [*of_each, *own]
+    nodes = own if replaces else [*per_case, *own]
     test: dict[str, Any] = {
         "description": case.key,
         "vars": {"input": text},
