@@ -93,13 +93,13 @@ def record_outputs(traces: Sequence[Trace], *, suite: Suite, target: str, by: Us
         if content is None or "output" not in content.output:
             used.refused.append("without an answer")
         elif not (key := key or by_input.get(_input_text(content.question), "")):
-            used.refused.append(f"that {suite.title} has no case for")
+            used.refused.append(f"without a case in {suite.title}")
         elif key in chosen:
             used.refused.append("with the same case as an earlier one")
         else:
             chosen[key] = trace
     if not chosen:
-        raise NothingToRecordError(f"Nothing was recorded: {' '.join(used.reasons)}")
+        raise NothingToRecordError(" ".join(used.reasons))
     with transaction.atomic():
         before = RecordedOutput.objects.filter(target__name=target.strip())
         outputs = {

@@ -132,7 +132,8 @@ def test_answers_are_recorded_for_the_case_they_name_or_the_one_with_the_same_in
     traces = list(Trace.objects.order_by("pk"))
     fields = {"into": "support", "target": "recorded"}
     page = use(editor_client, "outputs", traces[3], **fields)
-    assert "Nothing was recorded: 1 trace that Support has no case for." in page
+    assert "Nothing was changed." in page
+    assert "1 trace without a case in Support." in page
     page = use(editor_client, "outputs", *traces, **fields)
     assert "2 outputs recorded in the target “recorded”." in page
     target = Target.objects.get(name="recorded")
