@@ -73,6 +73,7 @@ from runs.cases.queries import SUITE_ORDER
 from runs.comments.documents import CommentDoc, comment_document
 from runs.comments.queries import CommentsQuery
 from runs.compare.case_page import case_comparison_document, case_side_by_side
+from runs.compare.changes import EVERY, ComparisonQuery
 from runs.compare.comparison import Comparison, SameRunError, build_comparison
 from runs.compare.conclusion import Conclusion, conclude
 from runs.compare.documents import CaseComparisonDoc, ComparisonDoc, comparison_document
@@ -84,7 +85,6 @@ from runs.compare.many import (
     case_order,
     many_runs,
 )
-from runs.compare.page import EVERY, ComparisonQuery
 from runs.compare.report import (
     comparison_path,
     comparison_report,

@@ -17,6 +17,7 @@ from django.db.models.functions import Cast
 from evaluators.scoring.numbers import mean
 from evaluators.templatetags.figures import MISSING, delta, pct
 from runs import lists
+from runs.compare.changes import EVERY, ComparisonQuery
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import chance_text, format_p
 from runs.compare.evidence import (
@@ -29,7 +30,6 @@ from runs.compare.evidence import (
     shared_changes,
 )
 from runs.compare.measures import TONES
-from runs.compare.page import EVERY, ComparisonQuery
 from runs.compare.rules import CaseChange
 from runs.filters.fields import METADATA
 from runs.filters.language import FieldComparison, Operator

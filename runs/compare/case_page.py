@@ -9,10 +9,10 @@ from functools import cached_property
 
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec
+from runs.compare.changes import KINDS
 from runs.compare.comparison import NAMES, PARTS, case_side, comparison_heading
 from runs.compare.documents import CaseChangeDoc, CaseComparisonDoc, NodeChangeDoc, PartChangeDoc
 from runs.compare.evidence import SCALES
-from runs.compare.page import KINDS
 from runs.compare.rules import (
     CaseChange,
     CaseSide,

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from runs.compare.changes import ComparisonQuery, listed_changes
 from runs.compare.comparison import Comparison, SameRunError, build_comparison
 from runs.compare.documents import CaseFigureDoc, CaseSideDoc, comparison_document
 from runs.compare.evidence import EVALUATOR, SCALES, MeasuredFigure, MeasuredPair, measured_pairs
-from runs.compare.page import ComparisonQuery, listed_changes, tolerances_form
+from runs.compare.page import tolerances_form
 from runs.compare.rules import CaseChange, CaseSide, rounded_change
 from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.fields import read_checked

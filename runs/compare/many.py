@@ -17,7 +17,7 @@ from pydantic import Field
 
 from evaluators.scoring.types import SCORE_DIGITS, DomainError
 from runs import lists
-from runs.compare.page import SEVERITY
+from runs.compare.changes import SEVERITY
 from runs.compare.rules import CASE_TOLERANCE, rounded_change
 from runs.documents import Document, Dollars
 from runs.exports.specs import ExportSpec, file_kind

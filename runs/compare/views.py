@@ -10,12 +10,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db.models import Count, Max, Q
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseRedirect,
-)
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -26,6 +21,7 @@ from django.views.decorators.vary import vary_on_headers
 from evaluators.scoring.types import DomainError
 from runs.compare.breakdown import BreakdownQuery, build_breakdown
 from runs.compare.case_page import case_side_by_side
+from runs.compare.changes import EVERY, ComparisonQuery, build_changes, listed_around
 from runs.compare.comparison import Comparison, SameRunError, build_comparison, comparison_heading
 from runs.compare.files import comparison_file
 from runs.compare.many import (
@@ -40,15 +36,7 @@ from runs.compare.many import (
     run_standing,
     with_hits,
 )
-from runs.compare.page import (
-    EVERY,
-    ComparisonQuery,
-    build_changes,
-    comparison_display,
-    comparison_page,
-    listed_around,
-    tolerances_form,
-)
+from runs.compare.page import comparison_display, comparison_page, tolerances_form
 from runs.compare.rules import CaseChange, Tolerances
 from runs.exports.views import answer_file
 from runs.filters.queries import FROM_COMPARISON, FROM_LIST, hit_marks

@@ -17,8 +17,9 @@ from django.urls import reverse
 from evaluators.models import AuditEntry
 from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
+from runs.compare.changes import ComparisonQuery
 from runs.compare.comparison import SameRunError, build_comparison
-from runs.compare.page import ComparisonQuery, tolerances_form
+from runs.compare.page import tolerances_form
 from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
 from runs.lists import read_integer, read_run_name

@@ -21,7 +21,7 @@ from runs.charts.pictures import (
     compared_scores,
     scores_picture,
 )
-from runs.compare.page import ComparisonQuery
+from runs.compare.changes import ComparisonQuery
 from runs.filters.queries import ResultsQuery, matching_cases, matching_keys
 from tests.support.factories import make_case, make_result, make_run, make_scored_run, make_suite
 from tests.support.members import make_client, make_member

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from runs.charts.heat_map import compared_heat_map, heat_map, heat_map_csv
-from runs.compare.page import ComparisonQuery
+from runs.compare.changes import ComparisonQuery
 from runs.filters.queries import ResultsQuery, matching_cases, matching_keys
 from runs.models.runs import Run
 from tests.support.charts import make_heated_run
