@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from runs.compare.documents import ComparisonDoc
-from runs.documents import CASE_NAMES, FIGURES, OUTPUTS, TRACES, Document, Dollars
+from runs.documents import CASE_NAMES, FIGURES, OUTPUTS, TRACES, Document
 from runs.results.documents import RunDetailDoc
 from runs.sharing.whitelist import build_whitelist
 
@@ -65,7 +65,7 @@ class StepDoc(Document):
     duration_ms: Annotated[float | None, TRACES] = None
     input_tokens: Annotated[int | None, TRACES] = None
     output_tokens: Annotated[int | None, TRACES] = None
-    cost_usd: Annotated[Dollars | None, TRACES] = None
+    cost: Annotated[str, TRACES] = ""
     input: Annotated[TextDoc | None, TRACES] = None
     output: Annotated[TextDoc | None, TRACES] = None
     error: Annotated[TextDoc | None, TRACES] = None

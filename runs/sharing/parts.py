@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from django.db.models.functions import Length, Substr
@@ -196,12 +197,14 @@ def steps(trace: Sequence[Mapping[str, Any]] | None, budget: TextBudget) -> dict
 
 
 def _step(step: Mapping[str, Any], budget: TextBudget) -> dict[str, Any]:
-    plain_values = ("started_ms", "duration_ms", "input_tokens", "output_tokens", "cost_usd")
+    plain_values = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
+    cost = step.get("cost_usd")
     texts = {name: step[name] for name in ("input", "output", "error") if step.get(name)}
     return {
         "type": str(step.get("type") or "")[:MAX_NAME_LENGTH],
         "name": str(step.get("name") or "")[:MAX_NAME_LENGTH],
         **{name: step.get(name) for name in plain_values},
+        "cost": "" if cost is None else money(Decimal(cost)),
         **{name: budget.cut(as_text(value)) for name, value in texts.items()},
     }
 

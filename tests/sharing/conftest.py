@@ -53,6 +53,7 @@ def runs(db: None) -> tuple[Run, Run]:
                         "name": "TOOL-mark",
                         "input": {"q": "STEP-IN-mark"},
                         "output": "STEP-OUT-mark",
+                        "cost_usd": "0.777",
                     }
                 ],
                 "outcomes": [{"text": "OUTCOME-mark", "passed": True, "justification": "WHY-mark"}],

@@ -18,7 +18,7 @@ MARKED = {
         *("INPUT-mark", "OUTPUT-mark", "EXPECTED-mark", "OUTCOME-mark", "WHY-mark"),
         *("FINDING-mark", "EVIDENCE-mark"),
     ),
-    "traces": ("TOOL-mark", "STEP-IN-mark", "STEP-OUT-mark"),
+    "traces": ("TOOL-mark", "STEP-IN-mark", "STEP-OUT-mark", "$0.777"),
 }
 NEVER = ("PROMPT-mark", "METADATA-mark", "NOTE-mark", "TAG-mark", "mia-mark")
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
