@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Self
@@ -338,6 +339,7 @@ class Evaluation:
         self._task: asyncio.Task[None] | None = None
         self._problem: Exception | None = None
         self._is_stopped = False
+        self._has_ended = threading.Event()
 
     def answer(self, cases: Sequence[Case]) -> None:
         """Ask about all cases, and push every answer; an error of the site ends it and is raised.
@@ -348,12 +350,16 @@ class Evaluation:
         thread = threading.Thread(target=self._run_loop, args=(cases,), daemon=True)
         try:
             thread.start()
-            thread.join()
+            self._has_ended.wait()
         except KeyboardInterrupt:
             self._is_stopped = True
             if self._task is not None:
-                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
-            thread.join()
+                # Its loop may end at this moment.
+                with suppress(RuntimeError):
+                    self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+            # To join it a second time would not wait: Python 3.11 takes it for ended once Ctrl-C came in the first.
+            if thread.is_alive():
+                self._has_ended.wait()
             raise
         if self._problem is not None:
             raise self._problem
@@ -366,6 +372,8 @@ class Evaluation:
             return
         except Exception as error:  # noqa: BLE001 - raised again in the thread of the caller
             self._problem = error
+        finally:
+            self._has_ended.set()
 
     async def _answer_all(self, cases: Sequence[Case]) -> None:
         self._task = asyncio.current_task()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -129,7 +129,8 @@ def test_ctrl_c_stops_the_run_and_run_goes_on_with_the_rest(
     async def agent(case: Case) -> Any:
         asked.append(case.key)
         if len(asked) == 2:
-            _thread.interrupt_main()
+            # A signal wakes the thread that waits for the answers.
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             await asyncio.sleep(3600)
         return {"output": "Paris", "latency_ms": 7}
 
