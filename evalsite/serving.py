@@ -20,7 +20,7 @@ from collections.abc import (
     MutableMapping,
 )
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
@@ -45,6 +45,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Run = Callable[..., Awaitable[Any]]
+# Done once the client has closed the connection.
+Gone = asyncio.Future[Message]
 
 # Requests answered at once. More would only wait for the interpreter.
 MAX_ANSWERED = 4
@@ -53,6 +55,8 @@ MAX_ANSWERED = 4
 MAX_STREAMS, MAX_STREAMS_MADE = 8, 2
 # So many of them for one member, and for all who have no account together.
 MAX_STREAMS_EACH = 3
+# How often views are asked in a second for all clients that wait. Each time costs as much as the page of a run.
+MAX_ASKED_EACH_S = 10
 # Pieces of files that are read at once, so that pages need not wait behind those of all clients.
 MAX_PIECES_READ = 2
 # Where a request's environment names the member.
@@ -199,6 +203,7 @@ class WholeRequests:
         self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
         self._read_turns = asyncio.Semaphore(MAX_PIECES_READ)
         self._streams: Counter[object] = Counter()
+        self._waiting = 0
         # Each is one thread: a connection to the database belongs to the thread that opened it.
         self._idle: asyncio.LifoQueue[ThreadPoolExecutor] = asyncio.LifoQueue()
         for _ in range(MAX_ANSWERED + MAX_STREAMS):
@@ -210,19 +215,39 @@ class WholeRequests:
             await send({"type": "websocket.close"})
             return
         environ = wsgi_environ(scope)
+        is_gone: Gone = asyncio.get_running_loop().create_future()
         try:
             async with AsyncExitStack() as until_answered:
                 await self._receive(environ, receive, until_answered)
+                # Once for all: the server takes a call that was cancelled for the end of the connection.
+                is_gone = asyncio.ensure_future(receive())
                 until = 0.0
-                while wait_s := await self._answer(environ, receive, send, until_answered, until):
+                while wait_s := await self._answer(environ, is_gone, send, until_answered, until):
                     until = until or self._clock() + min(wait_s, waiting.MAX_WAIT_S)
                     environ[waiting.ASKED_AGAIN] = True
-                    await self._sleep(waiting.EVERY_S)
+                    await self._wait(is_gone, until)
         except RefusedError as refusal:
             head = str(refusal.status.value), [("Content-Type", "text/plain; charset=utf-8")]
-            await _send(head, _cut(refusal.text.encode()), receive, send)
+            with suppress(ClientGoneError):
+                await _send(head, _cut(refusal.text.encode()), is_gone, send)
         except ClientGoneError:
             return
+        finally:
+            is_gone.cancel()
+
+    async def _wait(self, is_gone: Gone, until: float) -> None:
+        """Wait before the view is asked again, longer while many wait; raises ClientGoneError once the client has gone."""
+        self._waiting += 1
+        seconds = max(waiting.EVERY_S, self._waiting / MAX_ASKED_EACH_S)
+        pause = asyncio.ensure_future(self._sleep(min(seconds, until - self._clock())))
+        try:
+            await asyncio.wait((pause, is_gone), return_when=asyncio.FIRST_COMPLETED)
+            if is_gone.done():
+                raise ClientGoneError
+            await pause
+        finally:
+            self._waiting -= 1
+            pause.cancel()
 
     async def _receive(
         self, environ: Environ, receive: Receive, until_answered: AsyncExitStack
@@ -254,7 +279,7 @@ class WholeRequests:
     async def _answer(
         self,
         environ: Environ,
-        receive: Receive,
+        is_gone: Gone,
         send: Send,
         until_answered: AsyncExitStack,
         until: float,
@@ -275,13 +300,13 @@ class WholeRequests:
             await until_answered.aclose()
             if not isinstance(content, bytes | FileWrapper):
                 taker = environ.get(MEMBER)
-                await self._send_stream(head, content, run, receive, send, taker=taker)
+                await self._send_stream(head, content, run, is_gone, send, taker=taker)
                 return 0.0
         if isinstance(content, bytes):
-            await _send(head, _cut(content), receive, send)
+            await _send(head, _cut(content), is_gone, send)
             return 0.0
         try:
-            await _send(head, self._read(content), receive, send)
+            await _send(head, self._read(content), is_gone, send)
         finally:
             content.close()
         return 0.0
@@ -327,7 +352,7 @@ class WholeRequests:
         head: Head,
         answer: Iterable[bytes],
         run: Run,
-        receive: Receive,
+        is_gone: Gone,
         send: Send,
         *,
         taker: object,
@@ -351,7 +376,7 @@ class WholeRequests:
 
         self._streams[taker] += 1
         try:
-            await _send(head, pieces(), receive, send)
+            await _send(head, pieces(), is_gone, send)
         finally:
             self._streams[taker] -= 1
             await run(_close, answer)
@@ -451,22 +476,16 @@ async def _store(receive: Receive, body: IO[bytes], *, longest: int) -> None:
         raise RefusedError(HTTPStatus.REQUEST_TIMEOUT, TOO_SLOW) from None
 
 
-async def _send(
-    head: Head, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send
-) -> None:
+async def _send(head: Head, pieces: AsyncGenerator[bytes, None], is_gone: Gone, send: Send) -> None:
     """Send an answer, as fast as the client takes it."""
     status, headers = head
     raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     await send({"type": "http.response.start", "status": int(status[:3]), "headers": raw_headers})
-    is_gone = asyncio.ensure_future(receive())
-    try:
-        async with aclosing(pieces):
-            async for piece in pieces:
-                if is_gone.done():
-                    raise ClientGoneError
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-    finally:
-        is_gone.cancel()
+    async with aclosing(pieces):
+        async for piece in pieces:
+            if is_gone.done():
+                raise ClientGoneError
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body"})
 
 

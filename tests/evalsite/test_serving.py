@@ -150,16 +150,26 @@ class Visit:
             "server": ("127.0.0.1", 8000),
             "client": ("127.0.0.1", 50000),
         }
-        await serve(scope, self._messages().__anext__, self._send)
+        messages = self._messages()
+
+        async def receive() -> dict[str, Any]:
+            if message := next(messages, None):
+                return message
+            try:
+                await self.is_gone.wait()
+            finally:
+                # As in gunicorn, a call that was cancelled counts as the end of the connection.
+                self.is_gone.set()
+            return {"type": "http.disconnect"}
+
+        await serve(scope, receive, self._send)
         return self
 
-    async def _messages(self) -> AsyncIterator[dict[str, Any]]:
+    def _messages(self) -> Iterator[dict[str, Any]]:
         for piece in self.pieces:
             yield {"type": "http.request", "body": piece, "more_body": True}
         if self.is_whole:
             yield {"type": "http.request", "body": b"", "more_body": False}
-        await self.is_gone.wait()
-        yield {"type": "http.disconnect"}
 
     async def _send(self, message: dict[str, Any]) -> None:
         self.status = message.get("status", self.status)
@@ -582,3 +592,26 @@ def test_an_answer_that_waits_is_asked_for_again_without_holding_a_thread(
     assert (visit.status, visit.content) == (200, b"answer %d" % content)
     assert (len(waits), site.asked) == (waited, [False, *[True] * waited])
     assert HEADER.lower().encode() not in {name.lower() for name in heads}
+
+
+def test_many_that_wait_are_asked_for_less_often_and_none_once_its_client_has_gone() -> None:
+    site, pauses = Waiting(ready_at=999), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.Event().wait()
+
+    serve = WholeRequests(site, RequestCounter(), sleep=sleep, clock=lambda: 0.0)
+
+    async def test() -> None:
+        visits = [Visit("/wait") for _ in range(60)]
+        async with asyncio.timeout(60), asked(serve, visits):
+            await until(lambda: len(pauses) == len(visits))
+            for visit in visits:
+                visit.is_gone.set()
+
+    asyncio.run(test())
+
+    # Ten in a second at most, and nobody beyond the five seconds that the client waits.
+    assert pauses == [max(1, min(count / 10, 5)) for count in range(1, 61)]
+    assert site.asked == [False] * 60
