@@ -206,6 +206,7 @@ def remove_passkey(member: User, pk: int) -> None:
 @transaction.atomic
 def new_recovery_codes(member: User) -> list[str]:
     """Replace the member's recovery codes and return them; only hashes are stored."""
+    _row(member)
     codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
     RecoveryCode.objects.filter(user=member).delete()
     RecoveryCode.objects.bulk_create(

@@ -179,7 +179,7 @@ def change_role(
         LastAdminError: the member is the last active admin.
 
     """
-    before = highest_role(member)
+    before = _held_role(member)
     if before == role:
         return
     if before == Role.ADMIN:
@@ -236,7 +236,7 @@ def deactivate(member: User, *, actor: User) -> None:
         LastAdminError: the member is the last active admin.
 
     """
-    if highest_role(member) == Role.ADMIN:
+    if _held_role(member) == Role.ADMIN:
         refuse_without_other_admin(member)
     if User.objects.filter(pk=member.pk, is_active=True).update(is_active=False):
         end_sessions(member)
@@ -332,7 +332,7 @@ def erase_member(member: User, *, actor: User | None) -> str:
         LastAdminError: the member is the last active admin.
 
     """
-    if highest_role(member) == Role.ADMIN:
+    if _held_role(member) == Role.ADMIN:
         refuse_without_other_admin(member)
     name, email, erased = member.get_username(), member.email, f"{ERASED}{member.pk}"
     for model, field in OWN_DATA:
@@ -439,6 +439,11 @@ def refuse_without_other_admin(member: User) -> None:
         raise LastAdminError(
             f"{member.username} is the last active admin. Make another member an admin first."
         )
+
+
+def _held_role(member: User) -> Role | None:
+    """Return the role that a member has now, and hold the member: nobody else changes it in this transaction."""
+    return highest_role(User.objects.select_for_update().get(pk=member.pk))
 
 
 def _script_permission() -> Permission:

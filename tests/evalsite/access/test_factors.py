@@ -221,6 +221,16 @@ def test_a_recovery_code_works_once_in_any_spelling(viewer: User, clock: Clock) 
     assert AuditEntry.objects.get(action="member.recovery_code_used").after == {"left": "9"}
 
 
+@pytest.mark.django_db(transaction=True)
+def test_of_recovery_codes_that_are_made_at_once_only_one_set_works(
+    viewer: User, clock: Clock
+) -> None:
+    give_app(viewer, clock)
+    for _ in range(5):
+        at_once(*[partial(factors.new_recovery_codes, viewer)] * 4)
+        assert factors.read_factors(viewer).recovery_codes_left == factors.RECOVERY_CODES
+
+
 def test_recovery_codes_are_their_members_alone(client: Client, viewer: User, clock: Clock) -> None:
     give_app(viewer, clock)
     others = factors.new_recovery_codes(make_member("editor"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from html import unescape
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evalsite.access.forms import MemberForm
+from evalsite.access.members import change_role
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.tokens import make_token
 from evaluators.models import AuditEntry
@@ -19,6 +21,7 @@ from runs.models.suites import SuiteDraft
 from runs.running.retrying import retry_results, stop_run
 from tests.support.factories import make_scored_run
 from tests.support.members import PASSWORD, make_client, make_member
+from tests.support.threads import at_once
 
 ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/", "/members/{pk}/erase/"]
 ADMIN_POSTS = [
@@ -318,3 +321,19 @@ def test_the_last_admin_is_not_erased(admin: User) -> None:
     assert "is the last active admin" in response.text
     admin.refresh_from_db()
     assert admin.is_active
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_role_that_two_admins_change_at_once_is_one_of_both(admin: User, viewer: User) -> None:
+    for before, *chosen in (
+        (Role.VIEWER, Role.REVIEWER, Role.EDITOR),
+        (Role.ADMIN, Role.VIEWER, Role.EDITOR),
+        (Role.EDITOR, Role.ADMIN, Role.VIEWER),
+    ):
+        for _ in range(3):
+            change_role(viewer, actor=admin, role=before)
+            member = User.objects.get(pk=viewer.pk)
+            at_once(*[partial(change_role, member, actor=admin, role=role) for role in chosen])
+            assert [Role(group.name) for group in viewer.groups.all()] in [
+                [role] for role in chosen
+            ]
