@@ -69,6 +69,11 @@ class AuditEntryManager(models.Manager["AuditEntry"]):
         _log([entry])
         return entry
 
+    def last_changer(self, object_type: str, object_id: object) -> str:
+        """Return the name of who changed an object last."""
+        entries = self.filter(object_type=object_type, object_id=str(object_id))
+        return entries.values_list("actor_name", flat=True).first() or "Somebody"
+
 
 def _log(entries: Iterable[AuditEntry]) -> None:
     """Write entries to the log once they are stored."""

@@ -6,15 +6,17 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import transaction
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evaluators.catalog.forms import TEMPERATURE, LanguageModelForm, ModelSlugTakenError
-from evaluators.models import LanguageModel
+from evaluators.models import AuditEntry, LanguageModel
 from runs.api.bodies import Body, UnusableBodyError, form_errors, pointer
 from runs.api.params import ListRequest, NoParams
+from runs.api.preconditions import ETAG, IF_MATCH, check_unchanged, tagged
 from runs.api.schema import reads, writes
 from runs.lists import Key, Keyset, ListQuery
 from runs.targets.documents import ModelDoc, ModelSettings, model_document
@@ -49,11 +51,12 @@ def models(request: Request) -> Response:
     )
 
 
-@reads("One language model", ModelDoc, path=[MODEL], tag="models")
+@reads("One language model", ModelDoc, path=[MODEL, ETAG], tag="models")
 def model(request: Request, slug: str) -> Response:
     """Return a language model with its settings, without its key."""
     NoParams.read(request)
-    return Response(model_document(get_object_or_404(LanguageModel, slug=slug)).as_json())
+    found = get_object_or_404(LanguageModel, slug=slug)
+    return tagged(model_document(found), found.updated_at.isoformat())
 
 
 @writes(
@@ -74,13 +77,21 @@ def add_model(request: Request, body: ModelBody) -> ModelDoc:
     ModelDoc,
     body=ModelBody,
     permission=MAY_CHANGE,
-    path=[MODEL],
+    path=[MODEL, IF_MATCH],
     tag="models",
     method="PUT",
 )
 def put_model(request: Request, body: ModelBody, slug: str) -> ModelDoc:
     """Replace the settings of a model; runs that were started keep theirs. A new base URL removes the stored key."""
-    return _save(request, body, get_object_or_404(LanguageModel, slug=slug))
+    with transaction.atomic():
+        found = get_object_or_404(LanguageModel.objects.select_for_update(no_key=True), slug=slug)
+
+        def describe() -> str:
+            who = AuditEntry.objects.last_changer("language_model", found.pk)
+            return f"{who} changed the model “{slug}” at {found.updated_at:%Y-%m-%d %H:%M} UTC"
+
+        check_unchanged(request, found.updated_at.isoformat(), describe)
+        return _save(request, body, found)
 
 
 @writes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from evaluators.scoring.types import DomainError
 from runs.api.bodies import Body, NoBody, UnusableBodyError, pointer, read_body
 from runs.api.idempotency import IDEMPOTENCY_KEY, once
 from runs.api.params import NoParams, QueryParams, list_params
+from runs.api.preconditions import IF_MATCH
 from runs.documents import Document
 from runs.exports.documents import ExportDoc
 from runs.exports.specs import MEDIA_TYPES
@@ -169,6 +171,9 @@ REFUSALS: Mapping[int, str] = {
     429: "More requests, or more wrong tokens, than a minute allows; Retry-After says when to try again.",
 }
 
+CHANGED = "Somebody has changed it since; detail says who."
+KEY_REUSED = "The key was used for another request."
+
 
 def reads(
     summary: str,
@@ -222,6 +227,9 @@ def writes(
             return once(request, perform) if method == "POST" else perform()
 
         keys = [IDEMPOTENCY_KEY] if method == "POST" else []
+        refusals = {422: KEY_REUSED} if method == "POST" else {}
+        if IF_MATCH in path:
+            refusals[412] = CHANGED
         return _api_call(
             summary,
             answers,
@@ -229,6 +237,7 @@ def writes(
             path=[*path, *keys],
             tag=tag,
             method=method,
+            refusals=refusals,
             request={
                 parser.media_type: OpenApiTypes.OBJECT
                 if parser.media_type == "application/json"
@@ -309,10 +318,11 @@ def _api_call(
     tag: str,
     method: str = "GET",
     request: Any = None,
+    refusals: Mapping[int, str] = MappingProxyType({}),
 ) -> View:
-    refusals = {
+    problems = {
         (status, PROBLEM): OpenApiResponse(ProblemDoc, description=text)
-        for status, text in REFUSALS.items()
+        for status, text in {**REFUSALS, **refusals}.items()
     }
     described = extend_schema(
         operation_id=view.__name__,
@@ -320,7 +330,7 @@ def _api_call(
         description=view.__doc__,
         parameters=[*path, *([] if params is NoParams else [params])],
         request=request,
-        responses={**answers, **refusals},
+        responses={**answers, **problems},
         tags=[tag],
     )
     call: View = described(api_view([method])(view))

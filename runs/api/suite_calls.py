@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
 from io import BytesIO
 from typing import IO, Annotated, Any
 
 from django.db import transaction
 from django.shortcuts import get_object_or_404
 from pydantic import Field, WithJsonSchema
-from rest_framework.exceptions import APIException
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
+from evaluators.models import AuditEntry
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.api.bodies import (
@@ -24,6 +23,12 @@ from runs.api.bodies import (
     UnusableBodyError,
     pointer,
     read_stream,
+)
+from runs.api.preconditions import (
+    IF_MATCH,
+    PreconditionFailed,
+    check_unchanged,
+    expected_state,
 )
 from runs.api.queries import get_run
 from runs.api.schema import KEY, SLUG, writes
@@ -39,7 +44,6 @@ from runs.specs.suites import CaseSpec
 from runs.suites.services import drop_baseline, lock_suite, make_baseline
 
 MAY_CHANGE = "runs.change_suite"
-IF_MATCH = "If-Match"
 MAX_PROBLEMS = 100
 
 
@@ -103,12 +107,6 @@ class CheckedSuiteDoc(Document):
     """Notes on what the file contains but Evalsite does not use."""
 
 
-class PreconditionFailed(APIException):
-    """Another member changed it since it was read."""
-
-    status_code = HTTPStatus.PRECONDITION_FAILED
-
-
 @writes("Check a suite file", CheckedSuiteDoc, parsers=PARSERS, tag="suites")
 def check_suite(request: Request) -> CheckedSuiteDoc:
     """Read a suite file and store nothing; every problem has its place in the file."""
@@ -140,15 +138,12 @@ def create_suite(request: Request) -> StoredSuiteDoc:
     StoredSuiteDoc,
     parsers=PARSERS,
     permission=MAY_CHANGE,
-    path=[SLUG],
+    path=[SLUG, IF_MATCH],
     tag="suites",
     method="PUT",
 )
 def put_suite(request: Request, slug: str) -> StoredSuiteDoc:
-    """Create the suite of this short name from a suite file, or make the file its next version.
-
-    With `If-Match` and the version that you know, it is refused if another member has saved a newer one.
-    """
+    """Create the suite of this short name from a suite file, or make the file its next version."""
     return _store(request, slug)
 
 
@@ -218,7 +213,7 @@ class StoredCasesDoc(Document):
     StoredCasesDoc,
     body=PutCasesBody,
     permission=MAY_CHANGE,
-    path=[SLUG],
+    path=[SLUG, IF_MATCH],
     tag="suites",
 )
 def put_suite_cases(request: Request, body: PutCasesBody, slug: str) -> StoredCasesDoc:
@@ -240,15 +235,12 @@ def put_suite_cases(request: Request, body: PutCasesBody, slug: str) -> StoredCa
     StoredCasesDoc,
     body=CaseFieldsBody,
     permission=MAY_CHANGE,
-    path=[SLUG, KEY],
+    path=[SLUG, KEY, IF_MATCH],
     tag="suites",
     method="PUT",
 )
 def put_suite_case(request: Request, body: CaseFieldsBody, slug: str, key: str) -> StoredCasesDoc:
-    """Add the case of this key, or make this its next revision.
-
-    With `If-Match` and the revision that you know, it is refused if another member has saved a newer one.
-    """
+    """Add the case of this key, or make this its next revision."""
     suite = get_object_or_404(Suite, slug=slug)
     with transaction.atomic():
         _check_revision(request, lock_suite(suite), key)
@@ -263,7 +255,7 @@ def put_suite_case(request: Request, body: CaseFieldsBody, slug: str, key: str) 
     "Delete a case",
     None,
     permission=MAY_CHANGE,
-    path=[SLUG, KEY],
+    path=[SLUG, KEY, IF_MATCH],
     tag="suites",
     method="DELETE",
     status=204,
@@ -359,7 +351,7 @@ def _store(request: Request, slug: str | None) -> StoredSuiteDoc:
         stored = Suite.objects.filter(slug=slug).first()
         if stored is not None:
             _check_version(request, stored)
-        elif slug is not None and request.headers.get(IF_MATCH):
+        elif slug is not None and expected_state(request) is not None:
             raise PreconditionFailed(f"There is no suite “{slug}”.")
         try:
             [done] = import_suites(
@@ -386,32 +378,30 @@ def _store(request: Request, slug: str | None) -> StoredSuiteDoc:
 def _check_version(request: Request, suite: Suite) -> None:
     """Lock a suite, and raise PreconditionFailed naming who changed it if it is at another version."""
     held = lock_suite(suite)
-    expected = _expected(request)
-    if expected is None or expected == str(held.version):
-        return
-    version = held.versions.select_related("author").get(number=held.version)
-    who = version.author.get_username() if version.author else "Someone"
-    raise PreconditionFailed(
-        f"{who} saved version {held.version} of “{held.slug}” at {version.created_at:%Y-%m-%d %H:%M} UTC "
-        f"({version.note}). You know version {expected}. Nothing was changed."
-    )
+
+    def describe() -> str:
+        version = held.versions.select_related("author").get(number=held.version)
+        who = version.author.get_username() if version.author else "Somebody"
+        at = f"{version.created_at:%Y-%m-%d %H:%M} UTC"
+        return f"{who} saved version {held.version} of “{held.slug}” at {at} ({version.note})"
+
+    check_unchanged(request, str(held.version), describe)
 
 
 def _check_revision(request: Request, suite: Suite, key: str) -> None:
-    expected = _expected(request)
+    """Raise PreconditionFailed naming who changed a case of a locked suite if it is at another revision."""
     now = current_case(suite, key)
-    if expected is None or (now is not None and expected == str(now.revision)):
-        return
-    state = f"is at revision {now.revision}" if now else "does not exist"
-    raise PreconditionFailed(
-        f"The case {key} {state}. You know revision {expected}. Nothing was changed."
-    )
 
+    def describe() -> str:
+        if now is None:
+            return f"The case {key} does not exist"
+        # The change that made a revision is the first in the audit from then on: the suite was locked.
+        changes = AuditEntry.objects.filter(object_type="suite", object_id=str(suite.pk))
+        change = changes.filter(at__gte=now.created_at).order_by("at", "id").first()
+        who = change.actor_name if change else "Somebody"
+        return f"{who} saved revision {now.revision} of the case {key}"
 
-def _expected(request: Request) -> str | None:
-    """Return the version or revision of If-Match; None where any will do."""
-    value = request.headers.get(IF_MATCH, "").strip()
-    return value.removeprefix("W/").strip('"') if value and value != "*" else None
+    check_unchanged(request, str(now.revision) if now else "", describe)
 
 
 def _unusable(error: InvalidCaseError, by_key: Mapping[str, str]) -> UnusableBodyError:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from django.db import transaction
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evaluators.models import LanguageModel
+from evaluators.models import AuditEntry, LanguageModel
 from runs import lists
 from runs.api.bodies import Body, UnusableBodyError, form_errors, pointer, read_body
 from runs.api.params import ListRequest, NoParams
+from runs.api.preconditions import ETAG, IF_MATCH, check_unchanged, tagged
 from runs.api.schema import reads, writes
 from runs.lists import Key, Keyset, ListQuery
 from runs.models.suites import Target
@@ -73,11 +75,12 @@ def targets(request: Request) -> Response:
     return params.page(rows, BY_NAME, lambda rows: [target_document(row) for row in rows])
 
 
-@reads("One target", TargetDoc, path=[TARGET], tag="targets")
+@reads("One target", TargetDoc, path=[TARGET, ETAG], tag="targets")
 def target(request: Request, target: int) -> Response:
     """Return a target with its settings."""
     NoParams.read(request)
-    return Response(target_document(_get(target)).as_json())
+    found = get_object_or_404(Target.objects.select_related("model"), pk=target)
+    return tagged(target_document(found), found.updated_at.isoformat())
 
 
 @writes(
@@ -98,17 +101,23 @@ def add_target(request: Request, body: TargetBody) -> TargetDoc:
     TargetDoc,
     body=TargetBody,
     permission=MAY_CHANGE,
-    path=[TARGET],
+    path=[TARGET, IF_MATCH],
     tag="targets",
     method="PUT",
 )
 def put_target(request: Request, body: TargetBody, target: int) -> TargetDoc:
     """Replace the settings of a target; runs that were started keep theirs."""
-    return _save(request, body, _get(target))
+    with transaction.atomic():
+        found = get_object_or_404(Target.objects.select_for_update(no_key=True), pk=target)
 
+        def describe() -> str:
+            who = AuditEntry.objects.last_changer("target", found.pk)
+            return (
+                f"{who} changed the target “{found.name}” at {found.updated_at:%Y-%m-%d %H:%M} UTC"
+            )
 
-def _get(pk: int) -> Target:
-    return get_object_or_404(Target.objects.select_related("model"), pk=pk)
+        check_unchanged(request, found.updated_at.isoformat(), describe)
+        return _save(request, body, found)
 
 
 def _save(request: Request, body: TargetBody, target: Target | None) -> TargetDoc:

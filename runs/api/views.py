@@ -39,6 +39,7 @@ from runs.api.params import (
     RunParams,
     SuiteFileParams,
 )
+from runs.api.preconditions import ETAG, tagged
 from runs.api.queries import (
     BY_EXECUTION,
     ExecutionsQuery,
@@ -204,12 +205,12 @@ def suites(request: Request) -> Response:
     )
 
 
-@reads("One suite", SuiteDetailDoc, path=[SLUG], tag="suites")
+@reads("One suite", SuiteDetailDoc, path=[SLUG, ETAG], tag="suites")
 def suite(request: Request, slug: str) -> Response:
     """Give a suite with its policy, its evaluators and the paths of its files."""
     NoParams.read(request)
     found = get_object_or_404(with_counts(Suite.objects.all()), slug=slug)
-    return Response(SuiteDetailDoc.make(found).as_json())
+    return tagged(SuiteDetailDoc.make(found), found.version)
 
 
 @reads("Versions of a suite", VersionDoc, lists=VersionsQuery, path=[SLUG], tag="suites")
@@ -251,12 +252,12 @@ def suite_cases(request: Request, slug: str) -> Response:
     )
 
 
-@reads("One case", CaseDetailDoc, params=CaseParams, path=[SLUG, KEY], tag="suites")
+@reads("One case", CaseDetailDoc, params=CaseParams, path=[SLUG, KEY, ETAG], tag="suites")
 def suite_case(request: Request, slug: str, key: str) -> Response:
     """Give a case in full: the requested revision, else the current one, or the last one of a deleted case."""
     params, found = CaseParams.read(request), get_object_or_404(Suite, slug=slug)
     case = case_revision(found, key, params.get("revision"))
-    return Response(CaseDetailDoc.model_validate(case).as_json())
+    return tagged(CaseDetailDoc.model_validate(case), case.revision)
 
 
 @reads("Runs", RunDoc, lists=RunsQuery, tag="runs")

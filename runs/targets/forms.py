@@ -248,12 +248,6 @@ def lock_state(target: Target) -> str:
     return stored.get(pk=target.pk).isoformat()
 
 
-def last_changer(target: Target) -> str:
-    """Return the name of the member who changed a target last."""
-    entries = AuditEntry.objects.filter(object_type="target", object_id=str(target.pk))
-    return entries.values_list("actor_name", flat=True).first() or "Somebody"
-
-
 def record_change(
     target: Target, before: dict[str, Any] | None, entered: list[str], changed_by: User | None
 ) -> None:
@@ -484,8 +478,9 @@ class TargetForm(forms.Form):
         data = self.data.copy()  # type: ignore[attr-defined]  # what was sent
         data["seen"] = now
         self.data = data
+        who = AuditEntry.objects.last_changer("target", self.target.pk)
         raise TargetChangedError(
-            f"This target was changed by {last_changer(self.target)} after you opened the form, and your "
+            f"This target was changed by {who} after you opened the form, and your "
             "entries would replace that change. Look at the target in another window, or save again to "
             "replace it."
         )

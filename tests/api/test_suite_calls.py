@@ -183,7 +183,7 @@ def test_one_case_is_stored_and_deleted_unless_someone_else_changed_it(client: C
         send(client, "put", body={"input": "New"}, **place, **{"If-Match": '"1"'})["changed"] == 1
     )
     problem = send(client, "put", body={"input": "Old"}, status=412, **place, **{"If-Match": '"1"'})
-    assert "is at revision 2. You know revision 1" in problem["detail"]
+    assert "rita saved revision 2 of the case a/b. You know 1." in problem["detail"]
     send(client, "delete", body=None, status=412, **place, **{"If-Match": '"1"'})
     send(client, "delete", body=None, status=204, **place)
     send(client, "delete", body=None, status=204, **place)
