@@ -1,4 +1,4 @@
-"""Files of a few lines that would make very many cases, or very long ones, are refused before they do."""
+"""Files that would make very many cases or results, or very long ones, are refused before they do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from runs.formats import shared_texts
+from runs.formats import results_reading, shared_texts
 from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
 from runs.formats.results_reading import read_results
@@ -149,3 +149,30 @@ def test_an_attachment_of_inspect_is_counted_wherever_it_is_named() -> None:
     }
     with pytest.raises(UnreadableFileError, match=TOO_MUCH):
         read_results(json.dumps(log).encode(), file="log.json")
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "log.eval"])
+def test_results_that_fill_the_memory_are_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_reading, "MAX_HELD_BYTES", 1024**2)
+    head = {"version": 2, "status": "success", "eval": {"task": "t", "model": "m"}}
+    # Two bytes of a file are 64 in memory.
+    sample = {"id": "a", "epoch": 1, "score": 1, "scores": {"match": {"value": "C"}}}
+    sample["messages"] = [{}] * 6_000
+    files = {f"samples/{n}_epoch_1.json": sample for n in "abcdef"}
+    content = packed({"header.json": head, **files}).getvalue()
+    if name == "results.jsonl":
+        content = "\n".join(json.dumps(line) for line in files.values()).encode()
+    with pytest.raises(UnreadableFileError, match="more than .* 1 MB in memory; split it"):
+        read_results(content, file=name)
+
+
+def test_a_file_of_very_many_results_is_refused_with_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(results_reading, "MAX_RESULTS", 3)
+    lines = [b'{"id": "%d", "score": 1}' % number for number in range(5)]
+    assert len(read_results(b"\n".join(lines[:3])).results) == 3
+    with pytest.raises(UnreadableFileError, match="line 4.*more than 3 results .* split it"):
+        read_results(b"\n".join(lines))

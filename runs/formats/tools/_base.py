@@ -245,13 +245,17 @@ class ToolFormat:
         with self._refusing(file):
             return self.read_suites(file, files) if self.read_suites else ()
 
-    def results(self, file: ToolFile) -> tuple[list[Row], tuple[str, ...]]:
-        """Return the lines and notes of a file; raises UnreadableFileError like `suites`."""
+    def results(self, file: ToolFile) -> tuple[Iterable[Row], tuple[str, ...]]:
+        """Return the lines, each read when it is its turn, and the notes; both raise UnreadableFileError like `suites`."""
         if self.read_results is None:
-            return [], ()
+            return (), ()
         with self._refusing(file):
             read = self.read_results(file)
-            return list(read.rows), read.notes
+        return self._rows(file, read.rows), read.notes
+
+    def _rows(self, file: ToolFile, rows: Iterable[Row]) -> Iterator[Row]:
+        with self._refusing(file):
+            yield from rows
 
     @contextmanager
     def _refusing(self, file: ToolFile) -> Iterator[None]:

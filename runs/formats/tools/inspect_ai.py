@@ -53,14 +53,36 @@ def _is_log(file: ToolFile) -> bool:
 
 def _read_archive(file: ToolFile) -> ToolResults:
     names = archive_names(file)
-    [head] = _members(file, [HEADER if HEADER in names else START])
-    samples = [name for name in names if name.startswith(SAMPLES)]
-    return _results(file, mapping(head), len(samples), lambda: _members(file, samples))
+    head = mapping(next(_members(file, [HEADER if HEADER in names else START])))
+    place = _places(head)
+    listed = [name for name in names if name.startswith(SAMPLES)]
+    samples = sorted(listed, key=lambda name: place(_named_by(name)))
+    return _results(file, head, len(samples), _members(file, samples))
 
 
 def _read_log(file: ToolFile) -> ToolResults:
-    samples = objects(file.value.get("samples"))
-    return _results(file, file.value, len(samples), lambda: iter(samples))
+    place = _places(file.value)
+    samples = sorted(objects(file.value.get("samples")), key=lambda each: place(_named(each)))
+    return _results(file, file.value, len(samples), iter(samples))
+
+
+def _places(head: Mapping[str, Any]) -> Callable[[tuple[str, int]], tuple[int, int]]:
+    """Return what gives a sample its place in the dataset: a log has samples in the order in which they ended."""
+    dataset = mapping(mapping(head.get("eval")).get("dataset"))
+    order = {str(key): n for n, key in enumerate(dataset.get("sample_ids") or ())}
+    return lambda named: (order.get(named[0], len(order)), named[1])
+
+
+def _named(sample: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the id and the epoch of a sample."""
+    epoch = sample.get("epoch")
+    return str(sample.get("id")), epoch if isinstance(epoch, int) else 1
+
+
+def _named_by(member: str) -> tuple[str, int]:
+    """Return the id and the epoch by the name of a member, so that no sample is read before its turn."""
+    key, _, epoch = PurePosixPath(member).stem.rpartition("_epoch_")
+    return key, int(epoch) if epoch.isdecimal() else 1
 
 
 def _members(file: ToolFile, names: Sequence[str]) -> Iterator[Any]:
@@ -108,12 +130,12 @@ def _unpack(content: bytes, packed: zipfile.ZipFile, member: zipfile.ZipInfo, mo
 
 
 def _results(
-    file: ToolFile, head: Mapping[str, Any], count: int, samples: Callable[[], Iterator[Any]]
+    file: ToolFile, head: Mapping[str, Any], count: int, samples: Iterator[Any]
 ) -> ToolResults:
     if not count:
         message = "the log contains no samples; write it with log_samples, and give the log itself, not its header"
         raise UnreadableFileError([Problem(message, file.path)])
-    return ToolResults(_rows(head, samples()), tuple(_notes(head, count)))
+    return ToolResults(_rows(head, samples), tuple(_notes(head, count)))
 
 
 def _notes(head: Mapping[str, Any], count: int) -> Iterator[str]:
@@ -150,14 +172,8 @@ def _headline(head: Mapping[str, Any]) -> str:
 def _rows(head: Mapping[str, Any], samples: Iterator[Any]) -> Iterator[Row]:
     evaluation, headline = mapping(head.get("eval")), _headline(head)
     model = as_text(evaluation.get("model"))
-    order = {
-        str(key): n
-        for n, key in enumerate(mapping(evaluation.get("dataset")).get("sample_ids") or ())
-    }
-    rows = [_row(mapping(sample), model, headline) for sample in samples]
-    for row in sorted(
-        rows, key=lambda row: (order.get(row["eval_id"], len(order)), row["repetition"])
-    ):
+    for sample in samples:
+        row = _row(mapping(sample), model, headline)
         yield 0, {"suite": as_text(evaluation.get("task")), "target": model, **row}
 
 
@@ -185,9 +201,10 @@ def _row(sample: Mapping[str, Any], model: str, headline: str) -> dict[str, Any]
         }
     completion = mapping(sample.get("output")).get("completion")
     targets = sample.get("target")
+    key, repetition = _named(sample)
     row: dict[str, Any] = {
-        "eval_id": str(sample.get("id")),
-        "repetition": sample.get("epoch") if isinstance(sample.get("epoch"), int) else 1,
+        "eval_id": key,
+        "repetition": repetition,
         "input": _turns(sample.get("input"), kept),
         "expected_output": _target(targets),
         "metadata": {**mapping(sample.get("metadata")), **_targets(targets)},

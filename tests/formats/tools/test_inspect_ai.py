@@ -94,7 +94,10 @@ def archive(members):
 def log(form):
     if form == "json":
         return json.dumps({**HEAD, "samples": SAMPLES}).encode()
-    members = {f"samples/{n}.json": json.dumps(one).encode() for n, one in enumerate(SAMPLES)}
+    members = {
+        f"samples/{one['id']}_epoch_{one['epoch']}.json": json.dumps(one).encode()
+        for one in SAMPLES
+    }
     return archive(
         {"_journal/start.json": b"{}", **members, "header.json": json.dumps(HEAD).encode()}
     )
