@@ -359,12 +359,22 @@ def shared_result(
             **rules(page.decision, budget),
             "outcomes_met": page.outcomes_met,
             "outcomes": outcomes(page.outcomes, budget),
-            **question(page.turns.messages, budget),
+            **question(_shown_turns(page, detail_level), budget),
             "expected": budget.cut(page.case.expected_output),
             **remarks(findings, budget),
             **steps(page.steps, budget),
         }
     )
+
+
+# Turns of any other role, such as what a tool answered, are a part of the trace.
+SPEAKERS = ("system", "developer", "user", "assistant")
+
+
+def _shown_turns(page: ResultPage, detail_level: DetailLevel) -> list[Mapping[str, Any]]:
+    """Return the conversation as far as a detail level shows it."""
+    has_traces = detail_level.reaches(DetailLevel.TRACES)
+    return [turn for turn in page.turns.messages if has_traces or turn["role"] in SPEAKERS]
 
 
 def _result_verdict(page: ResultPage) -> dict[str, str]:

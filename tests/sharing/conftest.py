@@ -47,6 +47,10 @@ def runs(db: None) -> tuple[Run, Run]:
             outcome_marks="1",
             output={
                 "text": f"OUTPUT-mark {verdict}",
+                "messages": [
+                    {"role": "tool", "content": "STEP-OUT-mark"},
+                    {"role": "assistant", "content": f"OUTPUT-mark {verdict}"},
+                ],
                 "trace": [
                     {
                         "type": "tool",
