@@ -264,9 +264,13 @@ class Evalsite:
 
     def start(self, suite: str, target: str, **choices: Any) -> str:
         """Start a run with what the call that starts runs takes, and return its name: support-agent:12."""
-        body = {"suite": suite, "targets": [target], **choices}
+        return self.start_campaign(suite, [target], **choices)[0]
+
+    def start_campaign(self, suite: str, targets: Sequence[str], **choices: Any) -> Sequence[str]:
+        """Start a run against each target, all or none, and return their names in the order of the targets."""
+        body = {"suite": suite, "targets": list(targets), **choices}
         started = self.post("runs", body, key=os.urandom(16).hex())
-        return str(started["runs"][0]["name"])
+        return [str(run["name"]) for run in started["runs"]]
 
     def add_target(self, name: str) -> None:
         """Add a target whose outputs are pushed, unless there is one of this name."""

@@ -7,6 +7,7 @@ import signal
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from runs.formats.finding import FoundSuite
 
 DONE, MISUSED, FAILED = 0, 2, 3
+CHAT = "chat"
 NOT_FOUND = 404
 COMPARISON_LIMITS = (
     "max_pass_rate_drop",
@@ -80,7 +82,9 @@ what answers:
                                       JSON on its standard input, its answer is what it prints
   --agent http://127.0.0.1:9000/ask   an agent that this machine reaches: {{"input": …}} is posted to it
   --outputs FILE                      outputs in this file (JSON Lines: {{"id": …, "output": …}})
-  --target NAME                       a target of the site, which the site asks itself
+  --target NAME                       a target of the site, which the site asks itself; several are a campaign
+  --model SLUG                        a language model of the site, which gets only the messages of the case
+  --target NAME --model SLUG          a chat target of the site with another model
 
 --set gives a setting of a target of the kind command or http, as text or JSON: --set reply=json,
 --set 'body={{"messages": "{{{{messages}}}}"}}'. A command runs as you, without a sandbox.
@@ -126,6 +130,17 @@ examples:
   evalsite export support-agent --out evals/support-agent/
 """,
 }
+# Options of the site's own machine that need what the API does not take, with the way to the same end.
+OUTPUTS_REMEDY = "Push the outputs into a run: evalsite evaluate SUITE --outputs FILE"
+TABLE_REMEDY = "Import a table of cases on the site, under From a spreadsheet, or send its rows to /api/suites/SUITE/cases"
+REFUSED: Mapping[tuple[str, str], str] = {
+    ("import", "--note"): "The site itself says what a version changes; leave it out",
+    **dict.fromkeys((("import", "--outputs"), ("import", "--target")), OUTPUTS_REMEDY),
+    **{
+        ("import", option): TABLE_REMEDY
+        for option in ("--suite", "--map", "--existing", "--leave-out-rejected")
+    },
+}
 
 
 class Parser(ArgumentParser):
@@ -145,9 +160,10 @@ def main(words: Sequence[str]) -> int:
     parser = _parser(name)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
+        option = unknown[0].partition("=")[0]
+        remedy = REFUSED.get((name, option), "Leave it out")
         parser.error(
-            f"{unknown[0]} is not an option for a site elsewhere. Leave it out, or use the command on the machine "
-            "of the site."
+            f"{option} is not an option for a site elsewhere. {remedy}, or use the command on the machine of the site."
         )
     # A terminal or a job that ends stops a run as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -195,10 +211,16 @@ def _add_evaluate(parser: ArgumentParser) -> None:
     parser.add_argument("suite", metavar="SUITE", help="Short name of a suite, or a path.")
     for option, metavar, text in (
         ("--agent", "COMMAND|URL", "The agent, on this machine."),
-        ("--target", "NAME", "What the site calls it; alone: a target that the site asks."),
+        ("--model", "SLUG", "A language model of the site, alone or for a chat target."),
         ("--run", "RUN", "Continue this run."),
     ):
         parser.add_argument(option, metavar=metavar, help=text)
+    parser.add_argument(
+        "--target",
+        action="append",
+        metavar="NAME",
+        help="What the site calls the agent; alone: a target that the site asks, repeatable.",
+    )
     parser.add_argument("--outputs", type=Path, metavar="FILE", help="Outputs to evaluate.")
     parser.add_argument(
         "--set", action="append", metavar="NAME=VALUE", help="A setting of the agent; repeatable."
@@ -277,37 +299,64 @@ def _check_is_related(site: Evalsite, slug: str, keys: set[str]) -> None:
 
 def _evaluate(site: Evalsite, options: Namespace, parser: Parser) -> int:
     files = FileOptions.read(vars(options))
-    _check_what_answers(options, parser)
+    _check_what_answers(options, files, parser)
     progress = ProgressLine(sys.stderr)
     answers = _answers(options)
     if options.run:
-        run = _run_name(options.run)
-        if site.get(f"runs/{run}")["exit_code"] is not None:
-            site.post(f"runs/{run}/resume")
+        runs: Sequence[str] = [_run_name(options.run)]
+        if site.get(f"runs/{runs[0]}")["exit_code"] is not None:
+            site.post(f"runs/{runs[0]}/resume")
     else:
-        run = _start(site, options, progress)
-    document = site.get(f"runs/{run}")
-    url = f"{site.server}{document['url']}"
-    progress.say(f"{document['suite']} #{document['number']} against {document['target']}: {url}")
+        runs = _start(site, options, progress)
+    documents = [site.get(f"runs/{run}") for run in runs]
+    titles = [f"{run['suite']} #{run['number']} against {run['target']}" for run in documents]
+    for title, document in zip(titles, documents, strict=True):
+        progress.say(f"{title}: {site.server}{document['url']}")
     try:
-        answers(site, run, progress)
-        site.wait(run, on_look=lambda seen: _show(progress, seen))
+        for run in runs:
+            answers(site, run, progress)
+            site.wait(run, on_look=lambda seen: _show(progress, seen))
     except KeyboardInterrupt:
-        progress.say("Stopping; a second Ctrl-C leaves the run as it is.")
-        _unless_over(lambda: site.post(f"runs/{run}/stop"))
+        progress.say("Stopping; a second Ctrl-C leaves the rest as it is.")
         how = " ".join(f"--{name} …" for name in ("agent", "outputs") if vars(options)[name])
-        progress.say(f"Continue it: evalsite evaluate {options.suite} --run {run} {how}".rstrip())
+        for run in runs:
+            _unless_over(partial(site.post, f"runs/{run}/stop"))
+            progress.say(
+                f"Continue it: evalsite evaluate {options.suite} --run {run} {how}".rstrip()
+            )
     finally:
         progress.close()
-    return _conclude(site, run, files)
+    if len(runs) == 1:
+        return _conclude(site, runs[0], files)
+    codes = []
+    for run, title in zip(runs, titles, strict=True):
+        print_line(sys.stdout, f"\n{title}")
+        codes.append(_conclude(site, run, files))
+    campaign = site.get(f"campaigns/{documents[0]['campaign']}")
+    print_line(sys.stdout, f"\n{campaign['headline']}")
+    print_line(sys.stdout, f"Leaderboard: {site.server}/campaigns/{campaign['id']}/")
+    return max(codes)
 
 
-def _check_what_answers(options: Namespace, parser: Parser) -> None:
+def _check_what_answers(options: Namespace, files: FileOptions, parser: Parser) -> None:
     if options.agent and options.outputs:
         parser.error("--agent and --outputs contradict each other.")
     if options.set and not options.agent:
         parser.error("--set is a setting of --agent.")
-    if not (options.agent or options.outputs or options.target or options.run):
+    targets = options.target or ()
+    here = next((f"--{name}" for name in ("agent", "outputs") if vars(options)[name]), "")
+    if here and options.model:
+        parser.error(f"{here} and --model contradict each other: the model is for the site to ask.")
+    if here and len(targets) > 1:
+        parser.error(f"{here} answers for one target; name at most one --target with it.")
+    if repeated := sorted({name for name in targets if targets.count(name) > 1}):
+        parser.error(f"--target {repeated[0]!r} is repeated.")
+    if len(targets) > 1 and any((files.out, files.summary, files.cases, files.junit)):
+        parser.error(
+            "files are of one run, and several targets are several runs. Evaluate each on its own, or use the command "
+            "on the machine of the site."
+        )
+    if not (here or targets or options.model or options.run):
         parser.error(
             "say what answers: --agent COMMAND or URL on this machine, --outputs FILE, or --target NAME for a target "
             "that the site asks."
@@ -375,8 +424,8 @@ def _settings(pairs: Sequence[str]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> str:
-    """Start the run that the options describe, and return its name."""
+def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> Sequence[str]:
+    """Start the runs that the options describe, and return their names."""
     slug, path = options.suite, Path(options.suite)
     if path.name != slug or path.suffix:
         suites = _read_suites([path], options)
@@ -384,10 +433,14 @@ def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> str:
             raise EvalsiteError(f"{path} contains {len(suites)} suites, and a run needs one.")
         [(slug, message)] = _store_suites(site, suites, options)
         progress.say(message)
-    target = options.target or (options.outputs.stem if options.outputs else "agent")
     is_asked_here = options.agent or options.outputs
     if is_asked_here:
-        site.add_target(target)
+        targets = options.target or [options.outputs.stem if options.outputs else "agent"]
+        site.add_target(targets[0])
+    elif options.model:
+        targets = [_chat_target(site, name, options.model) for name in options.target or [""]]
+    else:
+        targets = options.target
     choices = {
         "repetitions": options.repetitions,
         "concurrency": None if is_asked_here else options.concurrency,
@@ -396,9 +449,51 @@ def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> str:
         "tags": options.tag,
         "budget_usd": options.budget,
         "max_minutes": options.max_minutes,
-        "rules": {"samples": options.samples},
+        "rules": {"samples": options.samples, "metrics": _metrics(site, slug, options)},
     }
-    return site.start(slug, target, **choices)
+    return site.start_campaign(slug, targets, **choices)
+
+
+def _metrics(site: Evalsite, slug: str, options: Namespace) -> Mapping[str, Any]:
+    """Return the metrics that count in the run; raises DomainError naming the option."""
+    if not (options.metric or options.metric_weight):
+        return {}
+    from evaluators.scoring.tree import EvaluatorSpec
+    from runs.cli.metric_options import metric_choices
+
+    tree = EvaluatorSpec.model_validate(site.get(f"suites/{slug}")["evaluators"])
+    return metric_choices(slug, tree, options.metric or (), options.metric_weight or ())
+
+
+def _chat_target(site: Evalsite, name: str, model: str) -> str:
+    """Return the name of a chat target that asks the model, with the settings of the named target if there is one.
+
+    It is added unless the site has it, so that the run can be repeated there. Raises EvalsiteError.
+    """
+    stored = {row["name"]: row for row in site.rows("targets")}
+    if name and name not in stored:
+        raise EvalsiteError(f"There is no target {name!r}.")
+    if name and stored[name]["kind"] != CHAT:
+        raise EvalsiteError(
+            f"The target {name} is of kind {stored[name]['kind']} and uses no language model; --model works with "
+            "chat targets only."
+        )
+    if name and stored[name]["model"] == model:
+        return name
+    own = f"{name} with {model}" if name else model
+    config = stored[name]["config"] if name else {}
+    body = {"name": own, "kind": CHAT, "model": model, "config": config}
+    same = stored.get(own)
+    if same is None:
+        site.post("targets", body)
+    elif (same["kind"], same["model"]) != (CHAT, model):
+        raise EvalsiteError(
+            f"There is already another target named {own}. Use it with --target, or rename it."
+        )
+    elif name and same["config"] != config:
+        content = json.dumps(body).encode()
+        site.put_file(f"targets/{same['id']}", content, "application/json")
+    return own
 
 
 def _unless_over(action: Callable[[], object]) -> None:

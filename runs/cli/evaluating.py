@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from evaluators.kinds.metrics_judge import FACTS, metric_key
 from evaluators.models import LanguageModel
-from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.cli.command import MISUSED, get_suite, get_target, read_file
+from runs.cli.options import ContradictoryOptionsError
 from runs.cli.terminal import import_message
-from runs.engine.plan import METRICS_KIND
 from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
-from runs.running.rules import judge_metrics
-from runs.suites.tree_forms import WrongNumberError, read_weight
 from runs.target_kinds import get_target_kind
 
 Note = Callable[[str], None]
@@ -96,12 +92,6 @@ RECORDED_IN_CASES = "recorded in the cases"
 CHAT = "chat"
 MAX_NAME_LENGTH = 120
 MAX_NAMED = 5
-
-
-class ContradictoryOptionsError(DomainError):
-    """The options contradict each other, or what is stored."""
-
-    code = "cannot_ask"
 
 
 def check_target_options(name: str, outputs: Path | None, model: str | None) -> None:
@@ -202,63 +192,6 @@ def output_warnings(
         count = "1 case has" if len(missing) == 1 else f"{len(missing)} cases have"
         sentences.append(f"{count} no recorded output: {_first(missing)}.")
     return sentences
-
-
-def metric_choices(
-    suite: Suite, only: Sequence[str], weights: Sequence[str]
-) -> dict[str, dict[str, float | None]]:
-    """Return the metrics that count in a run, as RunRules has them, from --metric and --metric-weight.
-
-    Raises ContradictoryOptionsError naming the option.
-    """
-    judges = {
-        path: {metric.key for metric in judge_metrics(node.config, evaluator=path)}
-        for path, node in walk(suite.spec.evaluators)
-        if node.kind == METRICS_KIND
-    }
-    choices: dict[str, dict[str, float | None]] = {}
-    for text in only:
-        path, key, weight = _named_metric(text, "--metric", suite, judges)
-        chosen = choices.setdefault(path, dict.fromkeys(judges[path]))
-        if weight is None and key in judges[path]:
-            chosen.pop(key, None)
-        else:
-            # A metric that no judge knows is refused with the rules of the run.
-            usual = FACTS[key].weight if key in FACTS else 0.0
-            chosen[key] = usual if weight is None else weight
-    for text in weights:
-        path, key, weight = _named_metric(text, "--metric-weight", suite, judges)
-        if weight is None:
-            raise ContradictoryOptionsError(
-                f"--metric-weight {text} has no weight; write {key}=0.3."
-            )
-        choices.setdefault(path, {})[key] = weight
-    return choices
-
-
-def _named_metric(
-    text: str, option: str, suite: Suite, judges: Collection[str]
-) -> tuple[str, str, float | None]:
-    """Return evaluator, key and weight of an option: KEY=WEIGHT, or EVALUATOR/KEY=WEIGHT."""
-    name, _, number = text.partition("=")
-    path, _, key = name.strip().rpartition("/")
-    paths = list(judges)
-    if not paths:
-        raise ContradictoryOptionsError(f"{option}: {suite.slug} has no metrics judge.")
-    if not path and len(paths) > 1:
-        raise ContradictoryOptionsError(
-            f"{option} {text}: {suite.slug} has the metrics judges {', '.join(paths)}; name one, as in "
-            f"{paths[0]}/{text}."
-        )
-    if path and path not in judges:
-        raise ContradictoryOptionsError(
-            f"{option} {text}: {suite.slug} has no metrics judge {path}; there is {', '.join(paths)}."
-        )
-    try:
-        weight = read_weight(number) if number else None
-    except WrongNumberError as error:
-        raise ContradictoryOptionsError(f"{option} {text}: {error}") from error
-    return path or paths[0], metric_key(key), weight
 
 
 def _get_or_make_target(name: str, kind: str, model: LanguageModel | None) -> Target:

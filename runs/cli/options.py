@@ -5,8 +5,16 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from pathlib import Path
 
+from evaluators.scoring.types import DomainError
+
 JSON, MARKDOWN = "--json", "--markdown"
 FORMATS = EVALSITE, PROMPTFOO = ("evalsite", "promptfoo")
+
+
+class ContradictoryOptionsError(DomainError):
+    """The options contradict each other, or what is stored."""
+
+    code = "cannot_ask"
 
 
 def add_suite_file_options(parser: ArgumentParser) -> None:
@@ -49,6 +57,18 @@ def add_run_options(parser: ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="End each run after this many minutes and keep its results; default: as in the suite.",
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="KEY[=WEIGHT]",
+        help="Only this metric of the metrics judge counts in this run; repeatable.",
+    )
+    parser.add_argument(
+        "--metric-weight",
+        action="append",
+        metavar="KEY=WEIGHT",
+        help="Weight of a metric in this run; the others stay as in the suite. Repeatable.",
     )
 
 

@@ -16,15 +16,8 @@ from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.engine.plan import METRICS_KIND
 from runs.running.rules import RunRules, judge_metrics
 from runs.specs.suites import SuiteSpec
-from runs.suites.tree_forms import (
-    BANDS_CROSSED,
-    PERCENT,
-    WrongNumberError,
-    number_text,
-    read_share,
-    read_weight,
-    share_text,
-)
+from runs.suites.numbers import WrongNumberError, number_text, read_share, read_weight, share_text
+from runs.suites.tree_forms import BANDS_CROSSED, PERCENT
 
 SCORES = ("pass_threshold", "borderline_threshold", "fallback_threshold")
 RATES = ("metrics_pass_threshold", "cases_pass_threshold")

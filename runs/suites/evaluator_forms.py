@@ -34,15 +34,9 @@ from runs.suites.edits import (
     nodes_with_paths,
     weight_in_force,
 )
+from runs.suites.numbers import WrongNumberError, number_text, read_share, read_weight, share_text
 from runs.suites.queries import aggregator_choices, composites, list_file_paths
-from runs.suites.tree_forms import (
-    PERCENT,
-    WrongNumberError,
-    number_text,
-    read_share,
-    read_weight,
-    share_text,
-)
+from runs.suites.tree_forms import PERCENT
 from runs.target_kinds import target_kinds
 
 ONE_MODEL, MODELS, AGENT, AGENTS = "model", "models", "agent", "agents"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 import threading
@@ -20,14 +21,16 @@ from evalsite.client import Case, Evalsite, EvalsiteError
 from evalsite.remote import agents, commands
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
-from runs.models.suites import Suite
+from runs.models.suites import Suite, Target
 from runs.results.report import run_report
 from runs.results.runs import conclude
 from tests.api.site import token_of
+from tests.cli.test_evaluate_metrics import reply as metrics_reply
 from tests.cli.test_export import FILE, JUDGED
 from tests.evalsite.test_client import ADDRESS, Site
 from tests.support.agent_server import AgentServer, says
-from tests.support.factories import make_model, make_user
+from tests.support.factories import make_model, make_target, make_user
+from tests.support.model_server import ModelServer, good
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AGENT = """
@@ -119,6 +122,53 @@ def test_an_address_here_outputs_in_a_file_and_a_target_of_the_site(
 
     assert evaluate("--target", "nobody") == 3
     assert "/targets/0: There is no target 'nobody'." in capsys.readouterr().err
+
+
+def test_models_and_several_targets_are_asked_by_the_site(
+    model_server: ModelServer, capsys: Any
+) -> None:
+    model_server.behave(then=good({"output": "Paris"}))
+    for slug in ("one", "two"):
+        make_model(slug=slug, base_url=model_server.base_url)
+    assert evaluate("--model", "one", "--case", "france") == 0
+    make_target(name="polite", kind="chat", config={"system_prompt": "Be polite."})
+    with_model = ("--model", "two", "--case", "france")
+    assert evaluate("--target", "polite", *with_model) == 0
+    Target.objects.filter(name="polite").update(config={"system_prompt": "Be brief."})
+    assert evaluate("--target", "polite", "--target", "one", *with_model) == 0
+    runs = Run.objects.order_by("pk")
+    named = [(run.target_name, run.target.model.slug) for run in runs if run.target.model]
+    copies = [("polite with two", "two"), ("one with two", "two")]
+    assert named == [("one", "one"), copies[0], *copies]
+    assert len(set(runs.values_list("campaign", flat=True))) == 2
+    prompts = {chat.body["messages"][0]["content"] for chat in model_server.chats}
+    assert prompts == {"Capital of France?", "Be polite.", "Be brief."}
+    shown = capsys.readouterr().out
+    assert f"Leaderboard: {ADDRESS}/campaigns/{runs[3].campaign_id}/" in shown
+    assert shown.count("Passed: both gates met.") == 4
+    assert {chat.body["model"] for chat in model_server.chats} == {"one", "two"}
+
+    make_target(name="none", kind="pushed")
+    assert evaluate("--target", "none", *with_model) == 3
+    assert "none is of kind pushed and uses no language model" in capsys.readouterr().err
+    Target.objects.filter(name="one with two").update(model=None)
+    assert evaluate("--target", "one", *with_model) == 3
+    assert "already another target named one with two" in capsys.readouterr().err
+
+
+def test_the_metrics_of_one_run_are_chosen_as_there(model_server: ModelServer) -> None:
+    make_model(slug="judge", base_url=model_server.base_url)
+    model_server.behave(then=good(metrics_reply({"input": {}}, {"tool_routing": 5})))
+    work = {"name": "work", "type": "metrics_judge"}
+    work |= {"metrics": ["tool_routing", "response_delivery"]}
+    suite = {"name": "travel", "judge": "judge", "evaluators": [work]}
+    suite |= {"tests": [{"id": "A", "input": "Book it."}]}
+    Path("travel.yaml").write_text(json.dumps(suite))
+    Path("outputs.jsonl").write_text('{"id": "A", "output": "Booked."}\n')
+    given = ("--outputs", "outputs.jsonl", "--metric", "tool_routing")
+    assert call("evaluate", "travel.yaml", *given, "--summary", "all.json") == 0
+    [change] = json.loads(Path("all.json").read_text())["changed"]
+    assert (change["name"], change["new"]) == ("metric.response_delivery", None)
 
 
 def test_ctrl_c_stops_the_run_and_run_goes_on_with_the_rest(
@@ -234,9 +284,29 @@ def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
         ),
         (("up", "--server", "x"), 2, "up works only on the machine of the site, not with --server"),
         (
-            ("evaluate", "capitals", *WITH_COMMAND, "--metric", "m"),
+            ("import", "a.csv", "--suite", "capitals"),
             2,
-            "--metric is not an option for",
+            "--suite is not an option for a site elsewhere. Import a table of cases on the site",
+        ),
+        (("import", "--outputs=a.jsonl", "a.yaml"), 2, "evalsite evaluate SUITE --outputs FILE"),
+        (("import", "a.yaml", "--note", "n"), 2, "The site itself says what a version changes"),
+        (("evaluate", "capitals", *WITH_COMMAND, "--model", "m"), 2, "contradict each other"),
+        (
+            ("evaluate", "capitals", *WITH_COMMAND, "--target", "a", "--target", "b"),
+            2,
+            "--agent answers for one target",
+        ),
+        (("evaluate", "capitals", "--target", "a", "--target", "a"), 2, "'a' is repeated"),
+        (
+            ("evaluate", "capitals", "--target", "a", "--target", "b", "--out", "x.jsonl"),
+            2,
+            "files are of one run",
+        ),
+        (("evaluate", "capitals.yaml", "--target", "a", "--model", "m"), 3, "no target 'a'"),
+        (
+            ("evaluate", "capitals.yaml", *WITH_COMMAND, "--metric", "luck"),
+            3,
+            "--metric: capitals has no metrics judge.",
         ),
         (("evaluate", "capitals"), 2, "say what answers"),
         (("evaluate", "capitals", "--set", "a=1", "--target", "t"), 2, "is a setting of --agent"),

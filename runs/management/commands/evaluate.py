@@ -25,11 +25,11 @@ from runs.cli.evaluating import (
     check_target_options,
     find_suite,
     find_target,
-    metric_choices,
     options_as_remedies,
     output_warnings,
 )
 from runs.cli.files import FileOptions
+from runs.cli.metric_options import metric_choices
 from runs.cli.options import add_run_options, add_suite_file_options
 from runs.cli.single_run import execute_and_conclude, offer_to_resume, read_budget
 from runs.cli.terminal import ProgressLine, print_line
@@ -114,18 +114,6 @@ without a running site; the run appears on the site's pages like any other."""
         add_suite_file_options(parser)
         add_run_options(parser)
         parser.add_argument(
-            "--metric",
-            action="append",
-            metavar="KEY[=WEIGHT]",
-            help="Only this metric of the metrics judge counts in this run; repeatable.",
-        )
-        parser.add_argument(
-            "--metric-weight",
-            action="append",
-            metavar="KEY=WEIGHT",
-            help="Weight of a metric in this run; the others stay as in the suite. Repeatable.",
-        )
-        parser.add_argument(
             "--concurrency",
             type=int,
             metavar="N",
@@ -203,7 +191,10 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
             rules=RunRules(
                 samples=options["samples"],
                 metrics=metric_choices(
-                    suite, options["metric"] or (), options["metric_weight"] or ()
+                    suite.slug,
+                    suite.spec.evaluators,
+                    options["metric"] or (),
+                    options["metric_weight"] or (),
                 ),
             ),
             repetitions=options["repetitions"],
