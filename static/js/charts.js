@@ -15,10 +15,12 @@ probe.className = "plot-colours";
 probe.hidden = true;
 document.body.append(probe);
 
-// The colour of a CSS variable in the theme in force.
+// The colour of a CSS variable in the theme in force; Plotly does not read what mixing two gives.
 function colour(name) {
   probe.style.color = name;
-  return getComputedStyle(probe).color;
+  const { color } = getComputedStyle(probe);
+  const [, ...parts] = color.match(/^color\(srgb (\S+) (\S+) (\S+)\)$/) ?? [];
+  return parts.length ? `rgb(${parts.map((part) => Math.round(part * 255))})` : color;
 }
 
 function coloured(value, seen = new Map()) {

@@ -35,6 +35,8 @@ def suite(transactional_db: None) -> Suite:
     return suite
 
 
+SYSTEM_COLOURS = {"light": "rgb(0, 0, 0)", "dark": "rgb(255, 255, 255)"}
+SYSTEM_GRID = {"light": "rgb(179, 179, 179)", "dark": "rgb(77, 77, 77)"}
 COLOURS = {"light": "rgb(95, 104, 115)", "dark": "rgb(142, 151, 162)"}
 
 
@@ -72,6 +74,12 @@ def test_both_charts_are_drawn_in_either_theme_without_messages_or_foreign_reque
     page.emulate_media(color_scheme=other_theme, reduced_motion="reduce")
     expect(label).to_have_css("fill", COLOURS[other_theme])
     assert violations(page, CONTRAST) == []
+    # In forced colours the grid stays behind the points: a mix of the system's colours.
+    page.emulate_media(forced_colors="active", reduced_motion="reduce")
+    expect(label).to_have_css("fill", SYSTEM_COLOURS[other_theme])
+    grid = page.locator("#score-cost .ygrid").first
+    expect(grid).to_have_css("stroke", SYSTEM_GRID[other_theme])
+    page.emulate_media(forced_colors="none", reduced_motion="reduce")
     # No figure can be sent to Plotly's cloud.
     assert page.evaluate(
         "[...document.querySelectorAll('[data-figure]')].map(({ _context }) =>"
