@@ -8,7 +8,6 @@ from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.db.models import F, Q
-from django.urls import reverse
 
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.results.runs import RunVerdict, run_verdict
@@ -23,9 +22,7 @@ MAX_WATCHED = 20
 class EndedRun:
     """A run that has ended, and its verdict."""
 
-    pk: int
-    name: str
-    url: str
+    run: Run
     verdict: RunVerdict
 
 
@@ -42,13 +39,4 @@ def ended_runs(member: User, known: Collection[int]) -> Sequence[EndedRun]:
         finished_at__gte=F("started_at") + LONG_RUN
     )
     rows = ended.select_related("suite").defer("snapshot", "leaf_scores").order_by("finished_at")
-    return [
-        EndedRun(
-            run.pk,
-            f"{run.suite.title} #{run.number}",
-            reverse("runs:run", args=(run.suite.slug, run.number)),
-            verdict,
-        )
-        for run in rows
-        if (verdict := run_verdict(run, ()))
-    ]
+    return [EndedRun(run, verdict) for run in rows if (verdict := run_verdict(run, ()))]

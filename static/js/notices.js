@@ -1,5 +1,6 @@
-// A run of the member that ends: the sidebar asks and brings the message (home/_recent_suites.html), which every open tab
-// shows once. A tab that is not looked at marks its title, and with the member's permission tells the desktop.
+// A run that ends. Of the member's own the sidebar asks and brings the message (home/_recent_suites.html), of any other
+// its page (results/_run_live.html); every open tab shows it once. A tab that is not looked at marks its title, and with
+// the member's permission tells the desktop.
 
 const MARK = "● ";
 const otherTabs = new BroadcastChannel("run-notices");
@@ -10,7 +11,8 @@ const isAllowed = () => /(^|; )desktop-notices=on/.test(document.cookie) && self
 function announce(toast) {
   announced.add(toast.dataset.ended);
   if (!document.hidden) return;
-  if (!document.title.startsWith(MARK)) document.title = MARK + document.title;
+  // After the title that the answer brings.
+  queueMicrotask(() => { if (!document.title.startsWith(MARK)) document.title = MARK + document.title; });
   if (!isAllowed()) return;
   const { href } = toast.querySelector("a");
   const text = toast.querySelector("span").textContent.replace(/\s+/g, " ").trim();

@@ -167,3 +167,21 @@ def test_the_end_of_a_long_run_is_announced_in_every_tab(
     expect(elsewhere.get_by_text(text)).to_have_count(0)
     page.get_by_role("link", name="Support #2", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Run #2")
+
+
+def test_the_end_of_a_run_is_announced_to_who_watches_it(
+    page: Page, live_server: LiveServer, log_in: LogIn, runs: list[Run]
+) -> None:
+    log_in("viewer")
+    run = Run.objects.filter(pk=runs[1].pk)
+    run.update(status="running", summary=None, finished_at=None)
+    page.add_init_script(IN_THE_BACKGROUND)
+    page.clock.install()
+    page.goto(f"{live_server.url}/suites/support/runs/2/")
+    expect(page).to_have_title("Run #2, 100.0% · Evalsite")
+    run.update(status="completed", finished_at=F("started_at") + timedelta(seconds=8))
+    assert summarise_run(runs[1].pk)
+    page.clock.run_for(3_000)
+    notice = page.get_by_role("status").filter(has_text="Support #2 ended. Failed:")
+    expect(notice).to_have_count(1)
+    expect(page).to_have_title("● Run #2, failed · Evalsite")

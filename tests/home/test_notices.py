@@ -1,4 +1,4 @@
-"""The notice of a run that ends while its member looks at another page."""
+"""The notice of a run that ends while a member looks at another page, or at the page of the run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.support.factories import make_scored_run, make_suite
 from tests.support.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
+HTMX = {"HX-Request": "true"}
 LONG, SHORT = timedelta(minutes=4), timedelta(seconds=5)
 
 
@@ -81,6 +82,22 @@ def test_short_runs_and_those_of_others_are_not_told(ann: User) -> None:
     end(by_program, LONG)
     address += f"&run={other.pk}&run={by_program.pk}&run=x&run={'9' * 40}"
     assert notices(client.get(address).text) == []
+
+
+def test_the_page_of_a_run_tells_its_end_whoever_started_it(ann: User) -> None:
+    client, run = make_client(ann), running(make_member("editor", "ben"))
+    page = reverse("runs:run", args=(run.suite.slug, 1))
+    live = reverse("runs:run-live", args=(run.suite.slug, 1)) + "?was=running"
+    assert notices(client.get(page).text + client.get(live, headers=HTMX).text) == []
+    end(run, SHORT)
+    told = "Support #1 ended. Failed: mean score 66.0%, needs 80%; pass rate 50.0%, needs 100%."
+    ended = client.get(live, headers=HTMX).text
+    assert notices(ended) == [told]
+    assert "<title>Run #1, failed · Evalsite</title>" in " ".join(ended.split())
+    # Who opens the page later sees it there, and who wants no notices gets none.
+    assert notices(client.get(page).text) == []
+    client.cookies["run-notices"] = "off"
+    assert notices(client.get(live, headers=HTMX).text) == []
 
 
 def test_a_run_whose_figures_are_to_come_is_told_with_them(ann: User) -> None:
