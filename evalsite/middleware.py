@@ -25,6 +25,9 @@ from evalsite.access.sessions import MUST_SET_UP
 from evalsite.serving import MEMBER
 from evaluators.models import AuditEntry
 from runs.engine.plan import UnreadableSnapshotError
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.models.suites import Suite
 
 NUL, ESCAPED_NUL = "\0", "%00"
 # Share links, which open without an account, start with this path.
@@ -189,8 +192,12 @@ def refuse_nul(
     return answer
 
 
-class OtherVersionsMiddleware:
-    """Shows a page instead of a server error for a run whose snapshot this version cannot read."""
+# What somebody may delete after a request has read it, and before it changes anything.
+DELETABLE = (Suite.DoesNotExist, Run.DoesNotExist, Result.DoesNotExist)
+
+
+class UnavailableDataMiddleware:
+    """Shows a page instead of a server error for data that were just deleted or that this version cannot read."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         """Take the next handler."""
@@ -201,7 +208,9 @@ class OtherVersionsMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Return the page with status 409, or None for any other error."""
+        """Return the page with status 409, or None for any other error; raises Http404 for what is gone."""
+        if isinstance(exception, DELETABLE):
+            raise Http404("It was deleted in the meantime.") from exception
         if not isinstance(exception, UnreadableSnapshotError):
             return None
         return render(request, "409.html", {"reason": str(exception)}, status=409)

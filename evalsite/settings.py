@@ -102,7 +102,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "evalsite.middleware.refuse_nul",
-    "evalsite.middleware.OtherVersionsMiddleware",
+    "evalsite.middleware.UnavailableDataMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "evalsite.urls"

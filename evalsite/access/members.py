@@ -434,7 +434,7 @@ def refuse_without_other_admin(member: User) -> None:
         LastAdminError: no other active admin exists.
 
     """
-    Group.objects.select_for_update().get(name=Role.ADMIN.value)
+    Group.objects.select_for_update(no_key=True).get(name=Role.ADMIN.value)
     if not User.objects.filter(IS_ADMIN, is_active=True).exclude(pk=member.pk).exists():
         raise LastAdminError(
             f"{member.username} is the last active admin. Make another member an admin first."
@@ -443,7 +443,7 @@ def refuse_without_other_admin(member: User) -> None:
 
 def _held_role(member: User) -> Role | None:
     """Return the role that a member has now, and hold the member: nobody else changes it in this transaction."""
-    return highest_role(User.objects.select_for_update().get(pk=member.pk))
+    return highest_role(User.objects.select_for_update(no_key=True).get(pk=member.pk))
 
 
 def _script_permission() -> Permission:

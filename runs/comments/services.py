@@ -59,7 +59,11 @@ def add_comment(subject: Subject, text: str, *, by: User, parent: Comment | None
 
 
 def _check_parent(parent: Comment) -> None:
-    held = Comment.objects.select_for_update(of=("self",)).filter(pk=parent.pk, parent=None).first()
+    held = (
+        Comment.objects.select_for_update(of=("self",), no_key=True)
+        .filter(pk=parent.pk, parent=None)
+        .first()
+    )
     if held is None:
         raise CommentChangedError(f"{GONE} Your reply was not stored.")
     if held.replies.count() >= MAX_REPLIES:
@@ -102,7 +106,9 @@ def delete_comment(comment: Comment, *, by: User) -> bool:
         _check_author(comment, by)
     with transaction.atomic():
         root_id = comment.parent_id or comment.pk
-        root = Comment.objects.select_for_update(of=("self",)).filter(pk=root_id).first()
+        root = (
+            Comment.objects.select_for_update(of=("self",), no_key=True).filter(pk=root_id).first()
+        )
         held = Comment.objects.filter(pk=comment.pk, deleted_at=None).first()
         if root is None or held is None:
             return False

@@ -133,7 +133,7 @@ def import_content(
         check_judge(wanted)
     check_final_score(content.evaluators, content.policy)
     with transaction.atomic():
-        suites = Suite.objects.select_for_update(of=("self",))
+        suites = Suite.objects.select_for_update(of=("self",), no_key=True)
         stored = suites.filter(slug=slug or content.slug).first()
         if is_new and stored:
             raise SlugTakenError(

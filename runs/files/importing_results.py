@@ -738,7 +738,7 @@ def import_results(
         is_new = existing is None
         if existing is None:
             existing = make_suite(named, read.results, imported_by)
-        held = Suite.objects.select_for_update().get(pk=existing.pk)
+        held = Suite.objects.select_for_update(no_key=True).get(pk=existing.pk)
         check_cases(held, read.results, file)
         runs = []
         for name, results in _by_target(read.results, target_name or PurePosixPath(file).stem):

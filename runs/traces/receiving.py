@@ -104,7 +104,7 @@ def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_HeldTrace]
     )
     Trace.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
     rows = Trace.objects.filter(trace_id__in=among(by_trace, "text")).order_by("trace_id")
-    return [_HeldTrace(row, by_trace[row.trace_id]) for row in rows.select_for_update()]
+    return [_HeldTrace(row, by_trace[row.trace_id]) for row in rows.select_for_update(no_key=True)]
 
 
 def _named_suites(spans: Iterable[Span], receipt: Receipt) -> Mapping[str, int]:

@@ -24,7 +24,7 @@ from runs.models.database import database_now
 from runs.models.removals import MAX_TRIES, Removal, RemovalPart
 from runs.models.results import Result
 from runs.models.reviews import Review, ReviewItem
-from runs.models.runs import LEASE, Campaign, Run
+from runs.models.runs import LEASE, Campaign, Run, RunQuerySet
 from runs.models.saved_views import SavedView
 from runs.models.sharing import ShareLink
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile
@@ -43,7 +43,7 @@ from tests.support.factories import (
     make_suite,
     make_target,
 )
-from tests.support.members import make_member
+from tests.support.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
 
@@ -509,3 +509,42 @@ def test_a_held_run_is_refused_by_the_service_too() -> None:
     run = make_run(status="running")
     with pytest.raises(DataHeldError, match="has not ended"):
         begin(run)
+
+
+@pytest.mark.parametrize(
+    ("action", "fields"),
+    [
+        ("stop", {}),
+        ("retry", {"which": "failed"}),
+        ("selected/review", {"everything": "1", "sure": "1"}),
+    ],
+)
+def test_a_run_that_is_deleted_during_a_request_is_not_found(
+    action: str, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_scored_run(verdicts=["fail"])
+    if action == "stop":
+        Run.objects.filter(pk=run.pk).update(status="running")
+    address = f"/suites/{run.suite.slug}/runs/{run.number}"
+    client, hold = make_client(make_member("editor")), RunQuerySet.hold
+
+    def delete_first(rows: RunQuerySet, run_id: int) -> Run:
+        Run.objects.filter(pk=run_id).update(is_deleted=True)
+        return hold(rows, run_id)
+
+    monkeypatch.setattr(RunQuerySet, "hold", delete_first)
+    answer = client.post(f"{address}/{action}/", fields)
+    assert answer.status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_belongs_to_a_suite_is_stored_while_its_run_is_being_deleted() -> None:
+    """The deletion holds the suite and waits for the run; who holds the run must not wait for the suite."""
+    run = make_run()
+    with ThreadPoolExecutor() as threads:
+        with transaction.atomic():
+            Run.objects.hold(run.pk)
+            deleting = in_thread(threads, partial(begin, run))
+            SavedView.objects.create(suite=run.suite, name="mine", owner=make_member("viewer"))
+        assert deleting.result()
+    assert SavedView.objects.filter(suite=run.suite).exists()
