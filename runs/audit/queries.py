@@ -100,6 +100,7 @@ ACTIONS = {
     "retry": "reran results of",
     "refused": "was not allowed",
     "save": "saved",
+    "score": "added scores of other tools to",
     "share": "shared",
     "start": "started",
     "stop": "cancelled",

@@ -64,12 +64,19 @@ from runs.formats.results_writing import EvaluatorLine, ResultLine, walk_lines
 from runs.formats.suite_evaluators import default_children, make_root
 from runs.formats.suite_files import make_slug
 from runs.models.database import database_now, insert_rows
-from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus
+from runs.models.results import (
+    EvaluatorScore,
+    ExternalScore,
+    Result,
+    ResultOutput,
+    ResultStatus,
+)
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.search import ResultText
 from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
+from runs.specs.external_scores import COLUMNS
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.target_kinds._outputs import (
@@ -600,10 +607,31 @@ def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
             for written in score_rows(result.pk, scored.tree, scored.outcomes, scored.decision)
         ),
     )
+    _store_external_scores(run, pairs)
     ResultText.objects.refresh(run.pk, [result.pk for result in results])
     _count(run, results)
     RunCase.objects.add_open(run, order.items())
     RunCase.objects.refresh(run.pk, order, policy=policy)
+
+
+def _store_external_scores(run: Run, pairs: Sequence[tuple[Result, Row]]) -> None:
+    """Store what other tools said of the results, and name it on the run."""
+    given = [(result.pk, score) for result, (read, *_) in pairs for score in read.external_scores]
+    now = database_now()
+    ExternalScore.objects.bulk_create(
+        (
+            ExternalScore(
+                result_id=pk,
+                source=score.source,
+                name=score.name,
+                pushed_at=now,
+                **dict(zip(COLUMNS, score.values, strict=True)),
+            )
+            for pk, score in given
+        ),
+        batch_size=BATCH,
+    )
+    run.external_names = sorted({score.full_name for _, score in given})
 
 
 def _result(run: Run, policy: PolicySpec, row: Row, position: int) -> Result:

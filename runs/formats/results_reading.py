@@ -23,9 +23,10 @@ from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object
-from runs.formats.results_writing import EvaluatorLine, ResultLine, review_sentence
+from runs.formats.results_writing import EXTERNAL, EvaluatorLine, ResultLine, review_sentence
 from runs.formats.tools import recognise
 from runs.formats.tools._base import open_file
+from runs.specs.external_scores import MAX_NAMES, GivenScore
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
 
@@ -42,6 +43,10 @@ class FileLine:
     def refuse(self, message: str) -> None:
         """Note what keeps the line from being used."""
         self.problems.append(Problem(message, self.file, self.line, self.case))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(slots=True)
@@ -114,8 +119,7 @@ class ResultFields:
         value = self.value(name)
         if value is None:
             return None
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= 1:
+        if not _is_number(value) or not 0 <= value <= 1:
             self.place.refuse(f"{owner}: the score {value!r} is not a number from 0 to 1")
             return None
         return float(value)
@@ -123,8 +127,7 @@ class ResultFields:
     def number(self, *names: str) -> float | None:
         """Return a finite number of 0 or more, None for anything else."""
         value = self.value(*names)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if is_number and math.isfinite(value) and value >= 0 else None
+        return float(value) if _is_number(value) and math.isfinite(value) and value >= 0 else None
 
     def count(self, *names: str) -> int | None:
         """Return a whole number of 0 or more that columns can hold, None for anything else."""
@@ -330,8 +333,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any, most: float) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= most:
+    if not _is_number(value) or not 0 <= value <= most:
         raise _OtherFormError
     return float(value)
 
@@ -515,6 +517,7 @@ class ReadResult:
     expected_output: str = ""
     criteria: str = ""
     finished_at: datetime | None = None
+    external_scores: tuple[GivenScore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,6 +560,10 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
             break
         if len(reading.problems) >= MAX_PROBLEMS:
             break
+    names = {score.full_name for entry in reading.found for score in entry.external_scores}
+    if len(names) > MAX_NAMES:
+        message = f"the file has {len(names)} different external scores; {MAX_NAMES} is the limit of a run"
+        reading.problems.append(Problem(message, file))
     if not reading.found and not reading.problems:
         reading.problems.append(Problem("the file contains no results; write one per line", file))
     if reading.problems:
@@ -652,8 +659,38 @@ def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number:
         expected_output=fields.text("expected_output", "reference_answer"),
         criteria=fields.text("criteria", "expected_outcome"),
         finished_at=_moment(fields.text("timestamp", "finished_at", "end_time")),
+        external_scores=tuple(_external_scores(fields, place)),
     )
     reading.found += _each_trial(shared, fields, place)
+
+
+def _external_scores(fields: ResultFields, place: FileLine) -> Iterator[GivenScore]:
+    """Yield the scores that other tools gave, as a file of ours has them; one that cannot be is a problem."""
+    seen = set()
+    for values in fields.objects((EXTERNAL,)):
+        own = ResultFields(values, place)
+        given = own.value("range")
+        low, high = given if isinstance(given, list) and len(given) == 2 else (0, 1)
+        value = own.value("value")
+        if not all(_is_number(number) for number in (low, high, value or 0)):
+            place.refuse(f"{EXTERNAL}: {value!r} of {given!r} is no value with its range")
+            continue
+        score = GivenScore(
+            place.case,
+            own.text("source"),
+            own.text("name"),
+            value=value,
+            low=low,
+            high=high,
+            label=own.text("label"),
+            reason=own.text("reason"),
+        )
+        if problem := score.problem():
+            place.refuse(f"{EXTERNAL}: {score.full_name}: {problem}")
+        elif score.full_name in seen:
+            place.refuse(f"{EXTERNAL}: {score.full_name} is given twice; leave one out")
+        seen.add(score.full_name)
+        yield score
 
 
 def _each_trial(shared: ReadResult, fields: ResultFields, place: FileLine) -> Iterator[ReadResult]:

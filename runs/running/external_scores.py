@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from django.contrib.auth.models import User
 from django.db import transaction
 
-from evaluators.scoring.numbers import rounded
+from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models.database import among, database_now
-from runs.models.results import (
-    MAX_LABEL_LENGTH,
-    MAX_SCORE_NAME_LENGTH,
-    MAX_SOURCE_LENGTH,
-    ExternalScore,
-)
+from runs.models.results import ExternalScore
 from runs.models.runs import Run
 from runs.running.pushing import UnusablePushesError, unknown_place
+from runs.specs.external_scores import COLUMNS, MAX_NAMES, GivenScore
 
 MAX_SCORES = 1_000
-# Each is a column of the run's tables.
-MAX_NAMES = 100
-MAX_REASON_LENGTH = 10_000
-COLUMNS = ("score", "value", "low", "high", "label", "reason")
 
 
 class UnusableScoresError(UnusablePushesError):
@@ -39,55 +31,6 @@ class NoMoreScoresError(DomainError):
     code = "no_more_scores"
 
 
-@dataclass(frozen=True, slots=True)
-class GivenScore:
-    """What another tool says of one result: a value on the scale from `low` to `high`, a label, or both."""
-
-    case: str
-    source: str
-    name: str
-    repetition: int = 1
-    value: float | None = None
-    low: float = 0.0
-    high: float = 1.0
-    label: str = ""
-    reason: str = ""
-
-    @property
-    def score(self) -> float | None:
-        """Return the value on 0 to 1."""
-        if self.value is None:
-            return None
-        return rounded((self.value - self.low) / (self.high - self.low))
-
-    def problem(self) -> str:
-        """Return why it cannot be stored, "" if it can."""
-        if "/" in self.source:
-            return f"Its source {self.source!r} has a slash. Leave it out: the score is named source/name."
-        for part, text, length in (
-            ("source", self.source, MAX_SOURCE_LENGTH),
-            ("name", self.name, MAX_SCORE_NAME_LENGTH),
-            ("label", self.label, MAX_LABEL_LENGTH),
-            ("reason", self.reason, MAX_REASON_LENGTH),
-        ):
-            if len(text) > length:
-                return f"Its {part} has {len(text):,} characters; {length:,} is the limit."
-        if not (self.source.strip() and self.name.strip()):
-            return "It needs a source and a name."
-        if self.value is None:
-            return "" if self.label else "It has neither value nor label. Add one of them."
-        if not self.low < self.high:
-            return f"Its range is {self.low:g} to {self.high:g}; the first number must be lower."
-        if not math.isfinite(self.high - self.low):
-            return f"Its range is {self.low:g} to {self.high:g}, which is too wide."
-        if not self.low <= self.value <= self.high:
-            return (
-                f"Its value is {self.value:g}, outside {self.low:g} to {self.high:g}. Give its range, such as "
-                '"range": [1, 5].'
-            )
-        return ""
-
-
 @dataclass(slots=True)
 class ScoresSummary:
     """How many scores are new, how many replaced another, and how many were there already."""
@@ -97,7 +40,7 @@ class ScoresSummary:
     unchanged: int = 0
 
 
-def push_scores(run: Run, given: Sequence[GivenScore]) -> ScoresSummary:
+def push_scores(run: Run, given: Sequence[GivenScore], *, by: User | None) -> ScoresSummary:
     """Store the scores beside those of the run; safe to repeat, in any order, also once the run is over.
 
     A score of the same result, source and name is replaced. Raises UnusableScoresError for cases that the run does
@@ -120,7 +63,7 @@ def push_scores(run: Run, given: Sequence[GivenScore]) -> ScoresSummary:
         if unknown := _unknown(run, given, results):
             raise UnusableScoresError(unknown)
         summary = _store(given, results)
-        names = {*held.external_names, *(f"{score.source}/{score.name}" for score in given)}
+        names = {*held.external_names, *(score.full_name for score in given)}
         if len(names) > MAX_NAMES:
             place = len(given) - 1
             reason = (
@@ -128,6 +71,19 @@ def push_scores(run: Run, given: Sequence[GivenScore]) -> ScoresSummary:
             )
             raise UnusableScoresError({place: reason})
         Run.objects.filter(pk=run.pk).update(external_names=sorted(names))
+        if summary.added or summary.changed:
+            AuditEntry.objects.record(
+                "score",
+                by=by,
+                object_type="run",
+                object_id=run.pk,
+                object_name=f"{run.suite.slug} #{run.number}",
+                after={
+                    "scores": sorted({score.full_name for score in given}),
+                    "added": summary.added,
+                    "changed": summary.changed,
+                },
+            )
     return summary
 
 
@@ -157,7 +113,7 @@ def _store(given: Sequence[GivenScore], results: Mapping[tuple[str, int], int]) 
     summary, rows, now = ScoresSummary(), [], database_now()
     for score in given:
         pk = results[score.case, score.repetition]
-        values = tuple(getattr(score, column) for column in COLUMNS)
+        values = score.values
         earlier = before.get((pk, score.source, score.name))
         if earlier == values:
             summary.unchanged += 1

@@ -12,7 +12,11 @@ from django.test import Client
 from django.urls import reverse
 
 from evalsite.access.roles import Scope
+from evaluators.models import AuditEntry
 from runs.api.bodies import MAX_SCORES
+from runs.files.importing_results import import_results
+from runs.formats.results_reading import read_results
+from runs.formats.results_writing import write_results
 from runs.models.removals import RemovalPart
 from runs.models.results import ExternalScore, Result
 from runs.models.runs import Run
@@ -20,8 +24,9 @@ from runs.results import files
 from runs.results.files import result_lines, results_csv, run_fingerprint
 from runs.retention.queries import Selection
 from runs.retention.services import begin_removal, remove_data
-from runs.running.external_scores import MAX_NAMES
 from runs.running.retrying import retry_results
+from runs.specs.external_scores import MAX_NAMES
+from runs.specs.problems import UnreadableFileError
 from tests.api.site import Program
 from tests.support.factories import again, make_case, make_result, make_run, make_suite
 
@@ -210,3 +215,46 @@ def test_they_go_with_the_output_and_the_texts_that_they_are_about(
     assert remove_data(begin_removal(selection, by=None, in_background=False).pk)
     assert (ExternalScore.objects.get().reason, ExternalScore.objects.get().value) == ("", 0.25)
     assert push(program, FAITH, status=409)["code"] == "no_more_scores"
+
+
+def test_a_file_of_results_brings_them_back(run: Run, program: Program, admin: User) -> None:
+    push(program, FAITH, STARS, LABEL)
+    lines = list(result_lines(again(run)))
+    for is_camel in (False, True):
+        content = "".join(write_results(lines, is_camel=is_camel)).encode()
+        slug = f"copy-{is_camel}".lower()
+        read = import_results(content, file="a.jsonl", suite=None, imported_by=admin, slug=slug)
+        [copy] = read.runs
+        assert again(copy).external_names == again(run).external_names
+        kept = [line.external_scores for line in result_lines(again(copy))]
+        assert kept == [line.external_scores for line in lines]
+
+    for wrong, words in (
+        ({"value": 7}, "Its value is 7, outside 0 to 1"),
+        ({"name": ""}, "It needs a source and a name."),
+        ({"value": "much"}, "'much' of None is no value with its range"),
+        ({"range": [0, "much"]}, "0.25 of [0, 'much'] is no value with its range"),
+    ):
+        scores = [{**FAITH, **wrong}]
+        line = {"eval_id": "C-0", "score": 1, "external_scores": scores}
+        with pytest.raises(UnreadableFileError) as refused:
+            read_results(json.dumps(line).encode())
+        assert words in str(refused.value.problems[0])
+    line["external_scores"] = [STARS, STARS]
+    with pytest.raises(UnreadableFileError, match="people/stars is given twice"):
+        read_results(json.dumps(line).encode())
+    line["external_scores"] = [{**FAITH, "name": f"m{n}"} for n in range(MAX_NAMES + 1)]
+    with pytest.raises(UnreadableFileError, match="101 different external scores; 100 is the"):
+        read_results(json.dumps(line).encode())
+
+
+def test_the_audit_says_who_added_them(
+    run: Run, program: Program, editor: User, admin_client: Client
+) -> None:
+    push(program, FAITH, STARS)
+    push(program, STARS)
+    [entry] = AuditEntry.objects.filter(action="score")
+    assert (entry.actor, entry.object_name) == (editor, "support #1")
+    scores = ["people/stars", "ragas/faithfulness"]
+    assert entry.after == {"scores": scores, "added": 2, "changed": 0}
+    assert "added scores of other tools to" in admin_client.get("/audit/").text
