@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evalsite import OBJECTS_UNTIL_COLLECTION
+from tests.services.forking import fork_sites
 from tests.services.postgresql import postgresql_server
 from tests.services.processes import end_what_was_started_when_told_to_end
 from tests.services.redis import redis_server
@@ -57,6 +58,7 @@ def pytest_configure() -> None:
     gc.disable()
     end_what_was_started_when_told_to_end()
     flush_fast()
+    fork_sites()
     collapse_pages_of_clients()
     # Each run draws other examples. `pytest --hypothesis-profile=thorough` draws many, say every night.
     hypothesis.settings.register_profile("tests", deadline=None, max_examples=30)

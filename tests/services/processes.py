@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 # Long, so that a slow machine fails no test.
@@ -29,6 +30,18 @@ UNPRIVILEGED = "nobody"
 
 class ServerDidNotStartError(Exception):
     """A server ended or stayed silent; the message holds the end of its log."""
+
+
+class Started(Protocol):
+    """A process that was started, as `subprocess.Popen` describes it."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code once it has ended; raises subprocess.TimeoutExpired."""
 
 
 class Process:
@@ -47,6 +60,7 @@ class Process:
         user: str | None = None,
         env: Mapping[str, str] | None = None,
         stop_signal: signal.Signals = signal.SIGTERM,
+        popen: Callable[..., Started] = subprocess.Popen,
     ) -> None:
         """Start nothing yet."""
         self.log = log
@@ -55,7 +69,8 @@ class Process:
         self._user = user
         self._env = dict(env) if env is not None else None
         self._stop_signal = stop_signal
-        self._process: subprocess.Popen[bytes] | None = None
+        self._popen = popen
+        self._process: Started | None = None
 
     @property
     def pid(self) -> int:
@@ -72,7 +87,7 @@ class Process:
         """Start the process and do not wait for its first answer."""
         assert not self.is_running, f"{self._command[0]} runs already"
         with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
+            self._process = self._popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

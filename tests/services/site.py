@@ -7,12 +7,22 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import ClassVar
 
-from tests.services.processes import ROOT, Process, children, free_port, running, scratch_folder
+from tests.services.processes import (
+    ROOT,
+    Process,
+    Started,
+    children,
+    free_port,
+    running,
+    scratch_folder,
+)
 
 MIGRATE = ("migrate", "--no-input", "--verbosity", "0")
 PREPARE = "from runs.cli.command import migrate; migrate()"
@@ -22,8 +32,10 @@ SQLITE_FILE = "evalsite.sqlite3"
 class Site:
     """A site in a folder: its address, its environment, its web process and its workers.
 
-    Without other variables it is on SQLite and works in the web process.
+    Without other variables it is on SQLite and works in the web process. `popen` starts its programs.
     """
+
+    popen: ClassVar[Callable[..., Started]] = subprocess.Popen
 
     def __init__(
         self, folder: Path, *, config: str = "python:evalsite.gunicorn", **env: str
@@ -36,10 +48,11 @@ class Site:
         own = {"PORT": str(port), "EVALSITE_DATA_DIR": str(folder), "EVALSITE_URL": self.url}
         self.env = {**kept, **own, **env}
         self.web = Process(
-            [_program("gunicorn"), "-c", config],
+            [sys.executable, "-m", "gunicorn", "-c", config],
             log=folder / "server.log",
             is_ready=lambda: is_healthy(self.url),
             env=self.env,
+            popen=self.popen,
         )
         self.workers: list[Process] = []
         self.commands: list[Process] = []
@@ -47,14 +60,16 @@ class Site:
     def begin_worker(self, *, clock_off_by_s: int = 0) -> Process:
         """Start one more worker process, on a machine whose clock may be wrong."""
         number = len(self.workers) + 1
-        launcher = [sys.executable, "-m", "tests.services.wrong_clock", str(clock_off_by_s)]
+        program = (
+            ["tests.services.wrong_clock", str(clock_off_by_s)] if clock_off_by_s else ["celery"]
+        )
+        options = ["-A", "evalsite", "worker", "--hostname", f"worker-{number}@%h"]
         worker = Process(
-            [
-                *(launcher if clock_off_by_s else [_program("celery")]),
-                *("-A", "evalsite", "worker", "--hostname", f"worker-{number}@%h"),
-            ],
+            [sys.executable, "-m", *program, *options],
             log=self.data_dir / f"worker-{number}.log",
             env=self.env,
+            # Libraries that are loaded before the clock is wrong would keep the right one.
+            popen=subprocess.Popen if clock_off_by_s else self.popen,
         )
         worker.begin()
         self.workers.append(worker)
@@ -66,6 +81,7 @@ class Site:
             [sys.executable, "manage.py", *arguments],
             log=self.data_dir / f"{arguments[0]}.log",
             env=self.env,
+            popen=self.popen,
         )
         command.begin()
         self.commands.append(command)
@@ -77,16 +93,15 @@ class Site:
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on the site's database and return what it printed."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=self.env,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            raise AssertionError(f"manage.py {' '.join(arguments)}:\n{done.stdout}{done.stderr}")
-        return done.stdout.strip()
+        command = [sys.executable, "manage.py", *arguments]
+        with TemporaryFile() as stdout, TemporaryFile() as stderr:
+            code = self.popen(command, cwd=ROOT, env=self.env, stdout=stdout, stderr=stderr).wait()
+            stdout.seek(0)
+            stderr.seek(0)
+            printed, errors = stdout.read().decode(), stderr.read().decode()
+        if code:
+            raise AssertionError(f"manage.py {' '.join(arguments)}:\n{printed}{errors}")
+        return printed.strip()
 
     def migrate(self) -> None:
         """Give the site an empty database that is up to date; on SQLite a copy of one made before."""
@@ -138,7 +153,3 @@ def is_healthy(url: str) -> bool:
         return False
     except OSError:
         return False
-
-
-def _program(name: str) -> Path:
-    return Path(sys.executable).with_name(name)
