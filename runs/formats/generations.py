@@ -110,6 +110,7 @@ def environment_variables(value: Any, path: tuple[str | int, ...]) -> Iterator[t
 
 INPUT, EXPECTED_OUTPUT, VARS = "input", "expected_output", "vars"
 OF_THE_CASE = (INPUT, EXPECTED_OUTPUT)
+PROMPT_FILE = "file://"
 USUAL_PROMPT = f"{{{{ {INPUT} }}}}"
 ASSERTIONS = ("assert", "assertions")
 # What a `default_test` gives to each case.
@@ -142,7 +143,9 @@ def with_variables(document: YamlDocument) -> YamlDocument:
     prompt = _prompt(document.value.get(prompts_key)) if prompts_key else USUAL_PROMPT
     if not prompt:
         message = (
-            "is not one text; a case has one input, so make a suite for each prompt, or put what they share "
+            "names a file, and a program that writes prompts is not run at import; write the prompt as text here"
+            if PROMPT_FILE in str(document.value.get(prompts_key))
+            else "is not one text; a case has one input, so make a suite for each prompt, or put what they share "
             "into the target"
         )
         refuse((prompts_key,), message)
@@ -206,7 +209,7 @@ def _has_variables(case: Any) -> bool:
 def _prompt(prompts: Any) -> str:
     """Return the one prompt of a file, "" if it is not one text."""
     given = prompts if isinstance(prompts, list) else [prompts]
-    is_text = len(given) == 1 and isinstance(given[0], str) and not given[0].startswith("file://")
+    is_text = len(given) == 1 and isinstance(given[0], str) and not given[0].startswith(PROMPT_FILE)
     return given[0] if is_text else ""
 
 

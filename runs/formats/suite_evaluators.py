@@ -33,6 +33,13 @@ from runs.specs.suites import CaseSpec, ModelPlace
 ROOT_NAME = "suite"
 DEFAULT_KIND = "llm_judge"
 
+# Types of AgentV that cannot be translated, with the way to the same end.
+WITHOUT_COUNTERPART = dict.fromkeys(
+    ("skill_used", "skill_trigger"),
+    "Targets do not say here which skills they loaded. Check the call of the tool that loads one, with "
+    "tool_trajectory and its arguments.",
+)
+
 
 def make_root(
     children: tuple[EvaluatorSpec, ...], aggregator: Mapping[str, Any] | None = None
@@ -388,9 +395,12 @@ class _Item:
         try:
             kind, preset = kind_for_spelling(spelling, self.fields.rest())
         except UnknownKindError as error:
-            name = (named or spelling)[:MAX_NAME_LENGTH]
-            suggestion = did_you_mean(normal_spelling(spelling), type_names())
-            self.fields.refuse("type", f"evaluator {name}: {error}{suggestion}")
+            name, normal = (named or spelling)[:MAX_NAME_LENGTH], normal_spelling(spelling)
+            message = (
+                WITHOUT_COUNTERPART.get(normal.removeprefix("not_"))
+                or f"{error}{did_you_mean(normal, type_names())}"
+            )
+            self.fields.refuse("type", f"evaluator {name}: {message}")
             return None
         name = self._name(named, normal_spelling(written), taken)
         weight = self.fields.number("weight")

@@ -238,10 +238,25 @@ def test_a_value_among_the_variables_has_its_own_line() -> None:
     assert problem.startswith("suite.yaml, line 11, case A, tests[0].input[0].role: 'boss'")
 
 
-@pytest.mark.parametrize("prompts", ['["{{ a }}", "{{ b }}"]', '["file://p.txt"]', "[]"])
-def test_several_prompts_are_refused(prompts: str) -> None:
+@pytest.mark.parametrize(
+    ("prompts", "reason"),
+    [
+        ('["{{ a }}", "{{ b }}"]', "is not one text"),
+        ("[]", "is not one text"),
+        ('["file://p.py"]', "names a file, and a program that writes prompts is not run"),
+        ("file://p.txt", "names a file, and a program that writes prompts is not run"),
+    ],
+)
+def test_several_prompts_and_those_elsewhere_are_refused(prompts: str, reason: str) -> None:
     [problem] = problems(NEWEST.replace('["{{ input }}"]', prompts), "suite.yaml")
-    assert problem.startswith("suite.yaml, line 4, prompts: is not one text")
+    assert problem.startswith(f"suite.yaml, line 4, prompts: {reason}")
+
+
+@pytest.mark.parametrize("type", ["skill-used", "not-skill-used", "skill-trigger"])
+def test_skills_have_no_counterpart_and_a_way_to_check_them(type: str) -> None:
+    text = f"name: s\ntests: [{{id: A, input: Hi, assert: [{{type: {type}, value: pdf}}]}}]\n"
+    [problem] = problems(text, "suite.yaml")
+    assert "Targets do not say here which skills they loaded" in problem
 
 
 MATRIX = """\
