@@ -673,7 +673,7 @@ def _external_scores(fields: ResultFields, place: FileLine) -> Iterator[GivenSco
         low, high = given if isinstance(given, list) and len(given) == 2 else (0, 1)
         value = own.value("value")
         if not all(_is_number(number) for number in (low, high, value or 0)):
-            place.refuse(f"{EXTERNAL}: {value!r} of {given!r} is no value with its range")
+            place.refuse(f"{EXTERNAL}: {value!r} of {given!r} is not a value with its range")
             continue
         score = GivenScore(
             place.case,
