@@ -26,6 +26,7 @@ from evaluators.models import ZERO_USD
 from evaluators.scoring.numbers import combined_cost
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import money
+from runs.engine.plan import JUDGED_AGAIN
 from runs.models.results import (
     ANSWERED,
     ENDED_RESULT_STATUSES,
@@ -179,6 +180,9 @@ def read_costs(runs: Sequence[Run]) -> Mapping[int, CostPair]:
 
 
 def _calls_model(run: Run) -> bool:
+    """Tell whether the run itself asks a language model of ours; outputs of another run have their own costs."""
+    if run.source_run_id is not None:
+        return False
     columns = vars(run)
     if "target_model" in columns:
         return bool(columns["target_model"])
@@ -304,6 +308,8 @@ def budget_words(spent_usd: Decimal, budget_usd: Decimal) -> str:
 
 def is_replayed(snapshot: Mapping[str, Any]) -> bool:
     """Tell whether the target's outputs existed before the run, so that asking costs nothing."""
+    if JUDGED_AGAIN in snapshot:
+        return True
     try:
         return get_target_kind(snapshot["target"]["kind"]).replays
     except DomainError:

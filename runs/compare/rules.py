@@ -10,20 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
-from urllib.parse import urlsplit
 
 from evaluators.scoring.numbers import format_number, percent, quote_names, rounded, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
 from evaluators.templatetags.figures import duration, plain, points
+from runs.engine.plan import judge_settings
 
 # The settings that can change the verdict of a result; thresholds of gates and tolerances cannot.
 VERDICT_SETTINGS = (
     *("pass_threshold", "borderline_threshold", "case_gate", "fallback_threshold", "final_score"),
     *("on_unscored", "count_reviews"),
 )
-JUDGE_SETTINGS = ("model_id", "reply_mode", "parameters")
 MAX_NAMED = 3
 
 
@@ -146,26 +145,18 @@ def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | 
 def _judges(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
     """Yield differences of the run's judge, and of models and agents that evaluators name."""
     old, new = before.get("judge"), after.get("judge")
-    if _judge(old) != _judge(new):
+    if judge_settings(old) != judge_settings(new):
         yield Difference("judge", f"{_name(old)} and {_name(new)}")
     targets = {side["target"].get("model") for side in (before, after)}
     judges = {model["slug"] for model in (old, new) if model}
     shared = {*before.get("models", {})} & {*after.get("models", {})}
     for slug in sorted(shared - targets - judges):
-        if _judge(before["models"][slug]) != _judge(after["models"][slug]):
+        if judge_settings(before["models"][slug]) != judge_settings(after["models"][slug]):
             yield Difference("judge", f"settings of the model {slug} differ")
     agents = before.get("agents") or {}, after.get("agents") or {}
     for name in sorted({*agents[0]} & {*agents[1]}):
         if _agent(agents[0][name]) != _agent(agents[1][name]):
             yield Difference("judge", f"settings of the agent {name} differ")
-
-
-def _judge(model: Mapping[str, Any] | None) -> Any:
-    """Return the settings that make a judge the same: the request and the host, not the price nor the port."""
-    if model is None:
-        return None
-    host = urlsplit(model.get("base_url", "")).hostname
-    return (host, *(model.get(name) for name in JUDGE_SETTINGS))
 
 
 def _agent(agent: Mapping[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from evaluators.kinds._base import Kind, sample_models
 from evaluators.scoring.policy import PolicySpec
@@ -16,8 +17,9 @@ from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 
 SNAPSHOT_VERSION = 1
-# Keys of a snapshot: what the run changed of its suite, and which cases were chosen.
-CHANGED, ASKED = "changed", "asked"
+# Keys of a snapshot: what the run changed of its suite, which cases were chosen, and the run whose outputs
+# it judges again.
+CHANGED, ASKED, JUDGED_AGAIN = "changed", "asked", "judged_again"
 
 
 class UnreadableSnapshotError(DomainError):
@@ -148,6 +150,17 @@ def cases_hash(case_hashes: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(case_hashes).encode()).hexdigest()
 
 
+JUDGE_SETTINGS = ("model_id", "reply_mode", "parameters")
+
+
+def judge_settings(model: Mapping[str, Any] | None) -> Any:
+    """Return the settings that make a judge the same: the request and the host, not the price nor the port."""
+    if model is None:
+        return None
+    host = urlsplit(model.get("base_url", "")).hostname
+    return (host, *(model.get(name) for name in JUDGE_SETTINGS))
+
+
 def judge_name(plan: Plan) -> str:
     """Return the judge of a run: the suite's judge, else the agents that judge, else ""."""
     judge = plan.models.get(plan.judge)
@@ -205,10 +218,7 @@ def planned_calls_by_judge(
 
     A judge is ("model", slug), with "" for the run's judge, or ("agent", name of the target).
     """
-    asked = Counter(
-        ("model", slug) for _, node in walk(root) for slug in _judge_models(node, kinds)
-    )
-    asked.update(("agent", name) for _, node in walk(root) for name in _judging_agents(node, kinds))
+    asked = Counter(judge for _, node in walk(root) for judge in asked_judges(node, kinds))
     if outcomes_by is not None and needs_outcomes_call(root, kinds, outcomes_by):
         asked["model", ""] += outcome_samples(root)
     return asked
@@ -229,7 +239,7 @@ def retry_judge_calls(
         is_judged = outcomes_by is not None and needs_outcomes_call(root, kinds, outcomes_by)
         return outcome_samples(root) if is_judged else 0
     in_line = (node for place, node in walk(root) if is_nested(place, path))
-    return sum(_call_count(node, kinds) for node in in_line)
+    return sum(len(asked_judges(node, kinds)) for node in in_line)
 
 
 def is_nested(path: str, place: str) -> bool:
@@ -243,7 +253,7 @@ def _is_at(path: str, place: str) -> bool:
 
 def judge_models(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
     """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
-    return {slug or default for _, node in walk(root) for slug in _judge_models(node, kinds)}
+    return {slug or default for _, node in walk(root) for slug in _asked_models(node, kinds)}
 
 
 def script_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> list[str]:
@@ -256,23 +266,26 @@ def programs(
 ) -> dict[str, str]:
     """Return the path of each evaluator that runs a program, by a hash of all that decides what it does.
 
-    These are its settings, and of `files`, the hashes of the suite's files by path, those that it names
-    with everything in their folders and below.
+    These are its settings, and those of `files` that it may read.
     """
-    found = {}
-    for path, node in walk(root):
-        if _runs_script(node, kinds):
-            config = json.dumps(node.config)
-            # Both sides are escaped alike, whatever characters a name has.
-            named = [name for name in files if json.dumps(PurePosixPath(name).name)[1:-1] in config]
-            folders = tuple({f"{PurePosixPath(name).parent}/" for name in named})
-            read = {
-                name: digest
-                for name, digest in files.items()
-                if "./" in folders or name.startswith(folders)
-            }
-            found[content_hash([node.kind, node.config, read])] = path
-    return found
+    return {
+        content_hash([node.kind, node.config, read_files(node, files)]): path
+        for path, node in walk(root)
+        if _runs_script(node, kinds)
+    }
+
+
+def read_files(node: EvaluatorSpec, files: Mapping[str, str]) -> dict[str, str]:
+    """Return, of the hashes of the suite's files by path, those that an evaluator may read.
+
+    These are the files that its settings name, with everything in their folders and below.
+    """
+    config = json.dumps(node.config)
+    # Both sides are escaped alike, whatever characters a name has.
+    named = [name for name in files if json.dumps(PurePosixPath(name).name)[1:-1] in config]
+    folders = tuple({f"{PurePosixPath(name).parent}/" for name in named})
+    is_read = "./" in folders
+    return {name: sha for name, sha in files.items() if is_read or name.startswith(folders)}
 
 
 def _runs_script(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
@@ -284,8 +297,12 @@ def _runs_script(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
     return found.runs_programs(node.config)
 
 
-def _call_count(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> int:
-    return len(_judge_models(node, kinds)) + len(_judging_agents(node, kinds))
+def asked_judges(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[tuple[str, str], ...]:
+    """Return the judge of each call that one evaluator makes by itself, as `planned_calls_by_judge` names it."""
+    return (
+        *(("model", slug) for slug in _asked_models(node, kinds)),
+        *(("agent", name) for name in _judging_agents(node, kinds)),
+    )
 
 
 def _judging_agents(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
@@ -294,7 +311,7 @@ def _judging_agents(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str
     return found.judge_targets(node.config) if found else ()
 
 
-def _judge_models(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+def _asked_models(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     """Return the model's slug for each judge call of one evaluator, "" for the suite's judge."""
     if node.is_composite:
         if node.aggregator is None or node.aggregator.type != JUDGING_AGGREGATOR:

@@ -17,7 +17,7 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import DomainError, Outcome
 from runs.engine.ports import Execution
 from runs.execution.database import DatabaseThread
-from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, stored_outputs
+from runs.execution.loading import Calls, RunWork, earlier_calls, stored_outputs
 from runs.execution.shares import register_run_worker
 from runs.models.database import among, database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
@@ -249,7 +249,7 @@ def _job(
         rules = Rules(root, work.plan.policy)
         problem = f"the case's own evaluators cannot be read: {error}"
     execution = Execution(
-        case=case_facts(claim.case),
+        case=claim.case.facts,
         root=root,
         rules=rules,
         files=work.files,
@@ -290,7 +290,9 @@ def _files(claims: Sequence[Claim]) -> dict[int, dict[str, bytes]]:
 
 
 def _scores(claims: Sequence[Claim]) -> dict[int, list[ScoreRow]]:
-    partial = [claim.result_id for claim in claims if claim.keeps_output and claim.retry_paths]
+    partial = [
+        claim.result_id for claim in claims if claim.keeps_output and claim.retry_paths is not None
+    ]
     scores: dict[int, list[ScoreRow]] = {}
     if partial:
         for row in ScoreRow.objects.filter(result_id__in=partial):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._base import CaseFacts, Kind, Message
-from evaluators.kinds._prompts import reference_path
+from evaluators.kinds._base import Kind
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord
 from evaluators.model_calls.models import ModelSpec, model_spec
 from evaluators.models import LanguageModel
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec
+from runs.costs import is_replayed
 from runs.engine.plan import Plan, TargetPlan, case_tree, read_plan
 from runs.execution.target_secrets import TargetSecrets, run_secrets
 from runs.models.database import among, clock_offset
@@ -45,6 +45,7 @@ class FrozenTarget:
 class RunWork:
     """One run as its workers see it since it was last started or resumed at `started_at`.
 
+    `is_replayed` tells whether the outputs existed before the run, so that the target costs nothing now.
     `agents` are the targets that judge, by name. Only `trees`, by case, grows during the work.
     """
 
@@ -57,6 +58,7 @@ class RunWork:
     target_config: TargetConfig
     target_id: int | None
     has_uploads: bool
+    is_replayed: bool
     concurrency: int
     budget_usd: Decimal | None
     models: Mapping[str, ModelSpec]
@@ -98,6 +100,7 @@ def load_work(run: Run) -> RunWork:
         target_config=config,
         target_id=run.target_id,
         has_uploads=target.replays and uploads.exists(),
+        is_replayed=is_replayed(run.snapshot),
         concurrency=max(1, run.concurrency),
         budget_usd=run.budget_usd,
         models={model.slug: model_spec(model, plan.models[model.slug]) for model in models},
@@ -142,25 +145,6 @@ def stored_outputs(work: RunWork, cases: Mapping[int, Case]) -> dict[int, Mappin
     )
     by_key = dict(uploads.values_list("case_key", "output"))
     return {pk: by_key[case.key] for pk, case in cases.items() if case.key in by_key}
-
-
-def case_facts(case: Case) -> CaseFacts:
-    """Return the facts of a case that evaluators and targets may know."""
-    return CaseFacts(
-        key=case.key,
-        input=tuple(
-            Message(turn["role"], turn["content"], tuple(_files_in(turn))) for turn in case.input
-        ),
-        expected_output=case.expected_output,
-        expected_outcomes=tuple(case.expected_outcomes),
-        criteria=case.criteria,
-        metadata=case.metadata,
-    )
-
-
-def _files_in(turn: Mapping[str, Any]) -> Iterator[str]:
-    blocks = turn.get("blocks", ())
-    yield from (reference_path(block["value"]) for block in blocks if block["type"] == "file")
 
 
 def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:

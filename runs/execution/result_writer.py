@@ -195,7 +195,7 @@ class ResultWriter:
         is_first = self.state is None or self.state.done_count == self.state.error_count
         return (
             is_first
-            and not self._work.target.replays
+            and not self._work.is_replayed
             and len(self._ended) >= BREAKER
             and all(execution.outcome.failure is not None for execution in self._ended)
         )
@@ -285,7 +285,7 @@ class ResultWriter:
         self.state = replace(state, broken_target=state.broken_target or earlier)
         self.budget.book(spent)
         # Replayed outputs cost nothing now.
-        target_usd = ZERO_USD if self._work.target.replays else state.run_cost_usd
+        target_usd = ZERO_USD if self._work.is_replayed else state.run_cost_usd
         self.budget.booked = state.evaluation_cost_usd + target_usd
         is_ours = state.started_at == self._work.started_at
         if state.status not in ACTIVE_RUN_STATUSES or not is_ours:
@@ -420,7 +420,7 @@ def write_batch(
         # Nobody else changes them while this transaction holds the run.
         run.save(update_fields=COUNTERS)
         _refresh_cases(work, entries, accepted)
-        broken = "" if work.target.replays else broken_target(run)
+        broken = "" if work.is_replayed else broken_target(run)
     held = {execution.claim.result_id for execution in accepted}
     stale = [
         execution.claim.result_id for execution in ended if execution.claim.result_id not in held
@@ -504,8 +504,12 @@ def _marks(decision: Decision | None) -> str:
 
 
 def write_outputs(run_id: int, ended: Sequence[EndedExecution]) -> None:
-    """Write outputs, scores, files and what search looks up, replacing those of an earlier generation."""
-    again = [execution.claim.result_id for execution in ended if execution.claim.generation > 1]
+    """Write outputs, scores, files and what search looks up, replacing those that were kept or of an earlier generation."""
+    again = [
+        execution.claim.result_id
+        for execution in ended
+        if execution.claim.generation > 1 or execution.claim.keeps_output
+    ]
     if again:
         ScoreRow.objects.filter(result_id__in=again).delete()
         Artifact.objects.filter(result_id__in=again).delete()
@@ -588,7 +592,7 @@ def _count(run: Run, ended: Sequence[EndedExecution]) -> None:
 def _note_dearest(run: Run, work: RunWork, ended: Sequence[EndedExecution]) -> None:
     """Note the most that one result has cost, which a worker reserves for each execution."""
     among = [execution.claim.result_id for execution in ended]
-    dearest = dearest_usd(work.run_id, is_replayed=work.target.replays, among=among)
+    dearest = dearest_usd(work.run_id, is_replayed=work.is_replayed, among=among)
     if dearest is not None:
         run.dearest_usd = max(run.dearest_usd or ZERO_USD, dearest)
 

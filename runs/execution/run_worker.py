@@ -208,7 +208,7 @@ def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
 def _is_budget_spent(work: RunWork, next_usd: Decimal | None) -> bool:
     """Tell whether the run's present budget covers no more result; replayed outputs cost nothing."""
     run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=work.run_id)
-    target_usd = ZERO_USD if work.target.replays else run.run_cost_usd
+    target_usd = ZERO_USD if work.is_replayed else run.run_cost_usd
     spent = run.evaluation_cost_usd + target_usd
     return run.budget_usd is not None and (
         spent >= run.budget_usd or spent + (next_usd or ZERO_USD) > run.budget_usd

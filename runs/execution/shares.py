@@ -132,8 +132,8 @@ def agree_on_money(work: RunWork, token: str, *, used: Decimal, executions: int)
         run = Run.objects.hold_if_there(work.run_id)
         if run is None:
             return Grant(used, ZERO_USD, ZERO_USD, None)
-        dearest = _dearest_usd(run, is_replayed=work.target.replays)
-        booked = run.evaluation_cost_usd + (ZERO_USD if work.target.replays else run.run_cost_usd)
+        dearest = _dearest_usd(run, is_replayed=work.is_replayed)
+        booked = run.evaluation_cost_usd + (ZERO_USD if work.is_replayed else run.run_cost_usd)
         workers = RunWorker.objects.filter(run_id=work.run_id)
         others: Decimal = (
             workers.exclude(token=token).aggregate(usd=Sum("reserved_usd"))["usd"] or ZERO_USD

@@ -46,7 +46,7 @@ from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread
 from runs.execution.execution_ports import ExecutionPorts, sandbox_in_force
 from runs.execution.ledger import admit_always, count_nothing
-from runs.execution.loading import FrozenTarget, RunWork, case_facts
+from runs.execution.loading import FrozenTarget, RunWork
 from runs.execution.shared_limits import SlotKeeper
 from runs.execution.target_secrets import TargetSecrets, open_secrets, run_secrets
 from runs.models.database import clock_offset
@@ -626,7 +626,7 @@ async def _every(seconds: float, renew: Callable[[], Awaitable[None]]) -> None:
 async def _score(
     trial: EvaluatorTrial, work: RunWork, output: Output, clients: _Clients
 ) -> TrialScore:
-    case = case_facts(trial.case)
+    case = trial.case.facts
     ports = ExecutionPorts(
         work=work,
         context=TargetContext(work.plan.target.name, case, files=work.files),

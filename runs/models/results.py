@@ -14,11 +14,6 @@ from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.engine.plan import METRICS_KIND
 from runs.models.runs import Run, removal_message
 from runs.models.suites import Case, FileContent
-from runs.specs.external_scores import (
-    MAX_LABEL_LENGTH,
-    MAX_SCORE_NAME_LENGTH,
-    MAX_SOURCE_LENGTH,
-)
 
 CHUNK = 2000
 
@@ -65,10 +60,12 @@ class Result(models.Model):
     """One execution of one case with its verdict. Long texts are in ResultOutput and EvaluatorScore.
 
     `generation` counts retries by people, `attempt` the tries within one, after a lost lease or a
-    stop. A record is accepted only from the holder of the lease. One that `awaits_output` waits for a
-    program to push it, and no worker takes it until then. `outcome_marks` has one character per
-    expected outcome in order: 1 met, 0 missed. `is_forced` marks a fail that a rule forced regardless of
-    the score (required, a gate, all or nothing); it fails the case too (SCORING §8).
+    stop. A record is accepted only from the holder of the lease. With `keeps_output` the target is not
+    asked, and the evaluators at `retry_paths` score again, None all of them; those without a score always
+    do. One that `awaits_output` waits for a program to push it, and no worker takes it until then.
+    `outcome_marks` has one character per expected outcome in order: 1 met, 0 missed. `is_forced` marks a
+    fail that a rule forced regardless of the score (required, a gate, all or nothing); it fails the case
+    too (SCORING §8).
     """
 
     # The indexes below begin with the run, so its own index would only slow down writing.
@@ -332,6 +329,9 @@ class EvaluatorScore(models.Model):
     def __str__(self) -> str:
         """Return the path in the tree."""
         return self.path
+
+
+MAX_SOURCE_LENGTH, MAX_SCORE_NAME_LENGTH, MAX_LABEL_LENGTH = 80, 120, 200
 
 
 class ExternalScore(models.Model):

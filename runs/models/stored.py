@@ -167,6 +167,15 @@ def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
     return LeafScores(results=content["results"], scores=content["scores"])
 
 
+def decode_leaf_scores(run_id: int, packed: bytes | memoryview[int] | None) -> LeafScores:
+    """Return the scores of a run from its column, or from its rows where nothing or another version packed them."""
+    scores = unpack_leaf_scores(bytes(packed)) if packed is not None else None
+    scores = scores or unpack_leaf_scores(pack_leaf_scores(run_id))
+    if scores is None:
+        raise AssertionError("what this version packs it also unpacks")
+    return scores
+
+
 def pack_leaf_scores(run_id: int) -> bytes:
     """Return the scores of all evaluators of a run, small enough to be read at once.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -13,7 +14,9 @@ from django.db.models import Max
 from django.db.models.functions import Cast
 
 from evaluators.kinds import all_kinds
+from evaluators.kinds._base import CaseFacts, Message
 from evaluators.kinds._judging import named_models
+from evaluators.kinds._prompts import reference_path
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from runs.engine.plan import content_hash
@@ -341,6 +344,26 @@ class Case(models.Model):
         return CaseSpec.model_validate(
             {name: getattr(self, name) for name in CaseSpec.model_fields}
         )
+
+    @property
+    def facts(self) -> CaseFacts:
+        """Return the facts that evaluators and targets may know."""
+        return CaseFacts(
+            key=self.key,
+            input=tuple(
+                Message(turn["role"], turn["content"], tuple(_files_in(turn)))
+                for turn in self.input
+            ),
+            expected_output=self.expected_output,
+            expected_outcomes=tuple(self.expected_outcomes),
+            criteria=self.criteria,
+            metadata=self.metadata,
+        )
+
+
+def _files_in(turn: Mapping[str, Any]) -> Iterator[str]:
+    blocks = turn.get("blocks", ())
+    yield from (reference_path(block["value"]) for block in blocks if block["type"] == "file")
 
 
 STAMP_DIGITS = 12

@@ -13,6 +13,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from evaluators.templatetags.figures import counted
+from runs.engine.plan import JUDGED_AGAIN
 from runs.models.database import TextBytes, database_now
 from runs.models.removals import RemovalPart, RetentionRule
 from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
@@ -233,9 +234,15 @@ def _waiting_reviews(by_id: Mapping[int, Run]) -> Iterator[Hold]:
 
 def _rescored(by_id: Mapping[int, Run], part: RemovalPart) -> Iterator[Hold]:
     copies = Run.objects.filter(source_run__in=list(by_id)).exclude(pk__in=list(by_id))
+    copies = copies.annotate(judged_again=F(f"snapshot__{JUDGED_AGAIN}__run"))
     for copy in copies.select_related("suite").defer(*HEAVY_RUN_COLUMNS).order_by("pk"):
         source = by_id[copy.source_run_id or 0]
-        if copy.is_active:
+        if vars(copy)["judged_again"] is not None:
+            # It has its own copy of the outputs, but its target cost is that of its source.
+            if part != RemovalPart.RUN:
+                continue
+            text = f"Run {copy} judges the outputs of run {source} again. Delete run {copy} first."
+        elif copy.is_active:
             text = f"Run {source} is being rescored as run {copy}."
         elif part == RemovalPart.RUN:
             text = f"Run {copy} was rescored from run {source}. Delete run {copy} first."

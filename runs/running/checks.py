@@ -122,6 +122,7 @@ def run_scripts_problem(
     obstacle = _obstacle(user)
     if not obstacle:
         return ""
+    asks_target = asks_target and not run.is_judged_again
     plan = read_plan(run.snapshot)
     trees = _trees_of_cases(plan.root, Case.objects.filter(pk__in=run.results.values("case")))
     kind = plan.target.kind
@@ -347,7 +348,7 @@ def check_trees(root: EvaluatorSpec, cases: Sequence[Case]) -> dict[str, Evaluat
 def check_models(
     trees: Mapping[str, EvaluatorSpec],
     cases: Sequence[Case],
-    target: Target,
+    target: Target | None,
     judge: LanguageModel | None,
     policy: PolicySpec,
     *,
@@ -355,7 +356,7 @@ def check_models(
 ) -> list[LanguageModel]:
     """Return the language models that the run calls; raises DomainError for one without row or key.
 
-    `trees` are those of `check_trees`; `agents` are the targets that judge.
+    `trees` are those of `check_trees`; `agents` are the targets that judge. Without a target none is asked.
     """
     kinds, default = all_kinds(), judge.slug if judge else ""
     slugs = {slug for tree in trees.values() for slug in judge_models(tree, kinds, default=default)}
@@ -368,7 +369,8 @@ def check_models(
         raise NoJudgeChosenError("The expected outcomes need a judge and none is chosen.")
     if needs_outcomes and judge is not None:
         slugs.add(judge.slug)
-    callers = (caller for caller in (target, *agents) if target_kind(caller).uses_model)
+    asked = agents if target is None else (target, *agents)
+    callers = (caller for caller in asked if target_kind(caller).uses_model)
     slugs |= {caller.model.slug for caller in callers if caller.model is not None}
     models = list(LanguageModel.objects.filter(slug__in=slugs).order_by("slug"))
     for slug in sorted(slugs - {model.slug for model in models}):

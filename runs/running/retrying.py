@@ -468,7 +468,7 @@ def retry_results(
 
     `which` is errored, failed or all_missing; `result_ids` name results instead, and open ones are
     skipped. With `keep_output` only scoring is repeated where there is an output, with `paths` only by
-    those evaluators. `seen_retry` is the last retry that the caller knew of: results of later retries
+    those evaluators; a run that judges stored outputs again always keeps them. `seen_retry` is the last retry that the caller knew of: results of later retries
     are skipped too, so that pressing twice retries once. `budget_usd` is a new cap. Earlier outcomes
     are kept as attempts, and the frozen snapshot decides again.
 
@@ -483,7 +483,8 @@ def retry_results(
         )
     # The root stands for the whole tree.
     part = tuple(paths) if paths and ROOT_PATH not in paths else None
-    request = RetryRequest(asked_by, keep_output or bool(paths), part)
+    keeps = keep_output or bool(paths) or run.is_judged_again
+    request = RetryRequest(asked_by, keeps, part)
     with transaction.atomic():
         held = Run.objects.hold(run.pk)
         if held.is_active and held.owner == RunOwner.COMMAND_LINE:
@@ -497,6 +498,11 @@ def retry_results(
         if not count:
             raise NothingToRetryError(f"Run {run} has nothing to rerun: {why_none}.")
         asks_target = not request.keep_output or lacks_output(finished, cancelled)
+        if asks_target and run.is_judged_again:
+            raise NothingToRetryError(
+                f"Run {run} judges stored outputs, and some of these results have none any more. "
+                "Start a new run instead."
+            )
         check_run_scripts(run, asked_by, asks_target=asks_target)
         check_budget(run, held, budget_usd)
         retry = start_retry(held, finished, request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -51,22 +51,41 @@ def make_plan(
     started_by: User | None,
 ) -> Plan:
     """Return everything to freeze; raises DomainError when the run is not possible."""
-    root, policy = rule.root, rule.policy
     check_settings(target)
+    files = dict(suite.files.values_list("path", "content_id"))
+    return freeze(suite, judge, cases, rule, started_by, target=target, files=files)
+
+
+def freeze(
+    suite: Suite,
+    judge: LanguageModel | None,
+    cases: Sequence[Case],
+    rule: AppliedRules,
+    started_by: User | None,
+    *,
+    target: Target | TargetPlan,
+    files: Mapping[str, str],
+) -> Plan:
+    """Return everything to freeze, for a version of a suite with its files; a target that is frozen already is not asked.
+
+    Raises DomainError when the run is not possible.
+    """
+    root, policy = rule.root, rule.policy
+    asked = target if isinstance(target, Target) else None
     trees = check_trees(root, cases)
     for tree in trees.values():
         check_final_score(tree, policy)
     agents = check_agents(trees.values())
-    check_scripts(trees.values(), target_kind(target), started_by)
-    models = check_models(trees, cases, target, judge, policy, agents=agents)
+    check_scripts(trees.values(), target_kind(asked) if asked else None, started_by)
+    models = check_models(trees, cases, asked, judge, policy, agents=agents)
     return Plan(
         suite={"slug": suite.slug, "title": suite.title, "version": suite.version},
         policy=policy,
         root=root,
-        target=_target_plan(target),
+        target=target if isinstance(target, TargetPlan) else _target_plan(target),
         judge=judge.slug if judge else "",
         models={model.slug: model_spec(model).as_json() for model in models},
-        files=dict(suite.files.values_list("path", "content_id")),
+        files=files,
         prompts=prompt_versions(),
         cases_hash=cases_hash([case.content_hash for case in cases]),
         agents={agent.name: replace(_target_plan(agent), id=agent.pk) for agent in agents},
@@ -155,29 +174,34 @@ def start_run(
     limits = Limits(repetitions, at_once, budget_usd, max_minutes)
     with transaction.atomic():
         suite = (
-            Suite.objects.select_for_update(of=("self",), no_key=True)
-            .select_related("judge")
-            .get(pk=suite.pk)
+            Suite.objects.select_for_update(of=("self",)).select_related("judge").get(pk=suite.pk)
         )
         _check_version(suite, version)
         cases = chosen_cases(suite, case_keys, tags)
         rule = apply_rules(suite.spec, rules or RunRules())
         check_recorded(target, cases)
         plan = make_plan(suite, target, judge, cases, rule, started_by)
-        _check_budget(plan, budget_usd)
+        check_budget(plan, budget_usd)
         choices = _choices(case_keys, tags, rules)
         snapshot = plan.as_json() | ({CHANGED: list(rule.changed)} if rule.changed else {})
         snapshot |= {ASKED: choices} if choices else {}
-        run = _create_run(suite, target, plan, limits, count=len(cases), snapshot=snapshot)
+        count = len(cases) * limits.repetitions
+        run = create_run(suite, target, plan, limits, len(cases), count, snapshot)
         run.note, run.campaign, run.created_by = note[:300], campaign, started_by
         run.save(update_fields=("note", "campaign", "created_by"))
-        _create_results(run, cases, awaits_output=target_kind(target).awaits)
+        awaits = target_kind(target).awaits
+        values = (
+            (case.pk, position, repetition, awaits)
+            for position, case in enumerate(cases)
+            for repetition in range(1, run.repetitions + 1)
+        )
+        create_results(run, cases, ("case_id", "position", "repetition", "awaits_output"), values)
         if owner_id:
             run.assign_to(owner_id, now=database_now())
             run.save(update_fields=OWNER_COLUMNS)
         else:
             transaction.on_commit(partial(queue_workers, run))
-        _audit(run, suite, started_by, form_key)
+        audit_start(run, suite, started_by, form_key)
     return run
 
 
@@ -197,7 +221,7 @@ def check_start(
     """
     for target in targets:
         plan = make_plan(suite, target, judge or suite.judge, cases, rule, started_by)
-        _check_budget(plan, budget_usd)
+        check_budget(plan, budget_usd)
 
 
 def _check_version(suite: Suite, version: int | None) -> None:
@@ -220,7 +244,7 @@ def _choices(
     return choices
 
 
-def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
+def check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
     """Refuse a budget that calls without a price would never reach."""
     if budget_usd is None:
         return
@@ -232,9 +256,12 @@ def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
             )
 
 
-def _audit(run: Run, suite: Suite, started_by: User | None, form_key: str) -> None:
+def audit_start(
+    run: Run, suite: Suite, started_by: User | None, form_key: str, **more: str
+) -> None:
+    """Record the start of a run; `more` are facts that only some runs have."""
     nobody = COMMAND_LINE if run.owner_id else ""
-    facts = {"target": run.target_name, "results": run.execution_count, "note": run.note}
+    facts = {"target": run.target_name, "results": run.execution_count, "note": run.note, **more}
     if changed := run.snapshot.get(CHANGED):
         facts["changed"] = changed
     AuditEntry.objects.record(
@@ -256,48 +283,53 @@ def suggested_concurrency(target: Target, judge: LanguageModel | None) -> int:
     return min(limits, default=DEFAULT_CONCURRENCY)
 
 
-def _create_run(
+def create_run(
     suite: Suite,
-    target: Target,
+    target: Target | None,
     plan: Plan,
     limits: Limits,
-    *,
-    count: int,
+    case_count: int,
+    execution_count: int,
     snapshot: Mapping[str, Any],
 ) -> Run:
+    """Create the row of a run; the caller holds the suite and creates the results."""
     return Run.objects.create(
         suite=suite,
         number=suite.next_run_number(),
         target=target,
-        target_name=target.name,
+        target_name=plan.target.name,
         judge_name=judges_text(plan),
         is_scripted=any(model["is_scripted"] for model in plan.models.values()),
-        suite_version=suite.version,
+        suite_version=plan.suite["version"],
         repetitions=limits.repetitions,
         concurrency=limits.concurrency,
         budget_usd=limits.budget_usd,
         max_minutes=limits.max_minutes or suite.max_minutes,
-        case_count=count,
-        execution_count=count * limits.repetitions,
+        case_count=case_count,
+        execution_count=execution_count,
         snapshot_hash=content_hash(snapshot),
         snapshot=snapshot,
     )
 
 
-def _create_results(run: Run, cases: Sequence[Case], *, awaits_output: bool) -> None:
+def create_results(
+    run: Run,
+    cases: Sequence[Case],
+    names: Sequence[str],
+    values: Iterable[Sequence[Any]],
+) -> None:
+    """Create the waiting results of a run, with these columns of each, and the states of its cases."""
     fields = [field for field in Result._meta.concrete_fields if not field.primary_key]
     columns = [field.attname for field in fields]
     row = [None if field.null else field.get_default() for field in fields]
-    row[columns.index("awaits_output")] = awaits_output
-    places = [columns.index(name) for name in ("run_id", "case_id", "position", "repetition")]
+    row[columns.index("run_id")] = run.pk
+    places = [columns.index(name) for name in names]
 
-    def rows() -> Any:
-        for position, case in enumerate(cases):
-            for repetition in range(1, run.repetitions + 1):
-                values = (run.pk, case.pk, position, repetition)
-                for place, value in zip(places, values, strict=True):
-                    row[place] = value
-                yield row
+    def rows() -> Iterator[list[Any]]:
+        for own in values:
+            for place, value in zip(places, own, strict=True):
+                row[place] = value
+            yield row
 
     insert_rows(Result, columns, rows())
     RunCase.objects.add_open(run, ((case.pk, place) for place, case in enumerate(cases)))
@@ -339,8 +371,8 @@ def start_campaign(
         raise NoTargetError("No target is named. Choose at least one.")
     with transaction.atomic():
         # A form that is sent twice at the same time waits here and then finds the first one's runs.
-        Suite.objects.select_for_update(no_key=True).only("pk").get(pk=suite.pk)
-        if found := _started_before(form_key, started_by):
+        Suite.objects.select_for_update().only("pk").get(pk=suite.pk)
+        if found := started_before(form_key, started_by):
             return found
         campaign = None
         if len(chosen) > 1:
@@ -398,7 +430,7 @@ def rename_campaign(campaign: Campaign, name: str, *, renamed_by: User) -> None:
         )
 
 
-def _started_before(form_key: str, user: User | None) -> list[Run]:
+def started_before(form_key: str, user: User | None) -> list[Run]:
     """Return the runs that the same form has started before."""
     if not form_key:
         return []

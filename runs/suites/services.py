@@ -130,9 +130,7 @@ def drop_baseline(run: Run, *, by: User | None) -> bool:
 
 def _set(suite_id: int, run: Run | None, by: User | None, only_from: Run | None = None) -> bool:
     with transaction.atomic():
-        suites = Suite.objects.select_for_update(of=("self",), no_key=True).select_related(
-            "baseline_run"
-        )
+        suites = Suite.objects.select_for_update(of=("self",)).select_related("baseline_run")
         suite = suites.defer("baseline_run__snapshot", "baseline_run__leaf_scores").get(pk=suite_id)
         before = suite.baseline_run
         if run is not None and not Run.objects.filter(pk=run.pk).exists():
@@ -191,7 +189,7 @@ def version_spec(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> 
 
 def lock_suite(suite: Suite) -> Suite:
     """Return the suite as stored now, its row locked until the transaction ends."""
-    rows = Suite.objects.select_for_update(of=("self",), no_key=True).select_related("judge")
+    rows = Suite.objects.select_for_update(of=("self",)).select_related("judge")
     return rows.get(pk=suite.pk)
 
 
@@ -439,7 +437,7 @@ def restore_version(suite: Suite, number: int, *, by: User | None, note: str = "
             raise CannotRestoreError(
                 f"{held.title} is the same as version {number}; there is nothing to restore."
             )
-        cases = _stored_cases(held, number, old)
+        cases = stored_cases(held, number, old)
         _check_models(number, old, cases)
         check_final_score(old.evaluators, old.policy)
         held.write(old)
@@ -483,7 +481,7 @@ def _differ_in_cases_alone(before: VersionSpec, after: VersionSpec) -> bool:
     return not (difference.scoring or difference.files)
 
 
-def _stored_cases(suite: Suite, number: int, spec: VersionSpec) -> list[Case]:
+def stored_cases(suite: Suite, number: int, spec: VersionSpec) -> list[Case]:
     """Return the revisions a version names, in its order; raises CannotRestoreError for missing ones."""
     wanted = [(case["key"], case["revision"]) for case in spec.cases]
     rows = suite.cases.filter(key__in=among((key for key, _ in wanted), "text"))

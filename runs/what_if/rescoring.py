@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from django.db import connection, models, transaction
+from django.db import transaction
 from django.db.models import F
 
 from evaluators.scoring.decision import Decision
@@ -27,7 +27,7 @@ from evaluators.scoring.types import (
 from evaluators.templatetags.figures import counted
 from runs.engine.plan import OUTCOMES_PATH, read_plan
 from runs.finishing import finish_run
-from runs.models.database import database_now, insert_rows, update_rows
+from runs.models.database import copy_rows, database_now, insert_rows, update_rows
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.reviews import Review
@@ -338,33 +338,12 @@ def _stage(rescored: RescoredResult, reason: str) -> str:
 
 def _copy(new_ids: Mapping[int, int], rescored: Mapping[int, RescoredResult]) -> None:
     """Copy outputs, files and reviews, and the scores of results without new ones, inside the database."""
-    _copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids)
-    _copy_rows(Artifact, ("path", "content_id"), new_ids)
-    _copy_rows(Review, REVIEW_COLUMNS, new_ids)
+    copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids, key=RESULT)
+    copy_rows(Artifact, ("path", "content_id"), new_ids, key=RESULT)
+    copy_rows(Review, REVIEW_COLUMNS, new_ids, key=RESULT)
     columns = [name for name in SCORE_COLUMNS if name != RESULT]
-    _copy_rows(ScoreRow, columns, {old: new for old, new in new_ids.items() if old not in rescored})
-
-
-def _copy_rows(
-    model: type[models.Model], columns: Sequence[str], new_ids: Mapping[int, int]
-) -> None:
-    """Copy the rows of the sources to the new results; `new_ids` are by the id of the source."""
-    if not new_ids:
-        return
-    quote = connection.ops.quote_name
-    by_name = {field.attname: str(field.column) for field in model._meta.concrete_fields}
-    names = [quote(by_name[name]) for name in columns]
-    table, result = quote(model._meta.db_table), quote(RESULT)
-    # Listing the pairs keeps the database from searching whole runs for them.
-    pairs = ", ".join(["(%s, %s)"] * len(new_ids))
-    statement = (
-        f"WITH pairs (source_id, new_id) AS (VALUES {pairs}) "  # noqa: S608 - names of columns
-        f"INSERT INTO {table} ({result}, {', '.join(names)}) "
-        f"SELECT pairs.new_id, {', '.join(f'old.{name}' for name in names)} "
-        f"FROM pairs JOIN {table} old ON old.{result} = pairs.source_id"
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [pk for pair in new_ids.items() for pk in pair])
+    unchanged = {old: new for old, new in new_ids.items() if old not in rescored}
+    copy_rows(ScoreRow, columns, unchanged, key=RESULT)
 
 
 def _write_scores(new_ids: Mapping[int, int], rescored: Mapping[int, RescoredResult]) -> None:

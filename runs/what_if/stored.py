@@ -20,7 +20,7 @@ from runs.engine.plan import read_plan
 from runs.models.removals import RemovalPart
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.runs import Run, RunStatus
-from runs.models.stored import LeafScores, pack_leaf_scores, unpack_leaf_scores
+from runs.models.stored import LeafScores, decode_leaf_scores, pack_leaf_scores
 from runs.models.suites import Case
 from runs.running.rules import Origins
 from runs.what_if.asking import RuleChange, WhatIf, fixed_results, what_if
@@ -153,15 +153,8 @@ def _leaf_scores(run: Run) -> tuple[LeafScores, str]:
         packed = pack_leaf_scores(run.pk)
     version = hashlib.sha256(packed).hexdigest()
     if len(packed) > MAX_KEPT_LENGTH:
-        return _decoded(run, bytes(packed)), version
-    return DECODED.get(version, lambda: _decoded(run, bytes(packed))), version
-
-
-def _decoded(run: Run, packed: bytes) -> LeafScores:
-    scores = unpack_leaf_scores(packed) or unpack_leaf_scores(pack_leaf_scores(run.pk))
-    if scores is None:
-        raise AssertionError("what this version packs it also unpacks")
-    return scores
+        return decode_leaf_scores(run.pk, packed), version
+    return DECODED.get(version, lambda: decode_leaf_scores(run.pk, packed)), version
 
 
 def _results(run: Run) -> list[StoredResult]:

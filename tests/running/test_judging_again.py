@@ -1,0 +1,280 @@
+"""Stored outputs judged again: a new run that asks no target and pays only for what must be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from evaluators.models import AuditEntry
+from runs.costs import run_costs
+from runs.execution.run_worker import work_on_run
+from runs.models.results import EvaluatorScore, Result
+from runs.models.runs import Run
+from runs.models.suites import Case, SuiteVersion
+from runs.running.judging_again import (
+    CannotJudgeAgainError,
+    JudgingRequest,
+    judge_again,
+    plan_judging,
+)
+from runs.running.retrying import resume_run, retry_results
+from runs.running.services import start_run
+from runs.suites.drafts import get_draft
+from tests.support.factories import (
+    change_suite,
+    make_case,
+    make_model,
+    make_suite,
+    make_target,
+    make_user,
+)
+from tests.support.model_server import ModelServer
+from tests.support.trees import CHECK, JUDGED, tree
+
+pytestmark = pytest.mark.django_db(transaction=True)
+StartRun = Callable[..., Run]
+TONE = {**JUDGED, "name": "tone", "config": {"prompt": "Is it kind?"}}
+STRICTER = {**TONE, "config": {"prompt": "Is it kind and short?"}}
+PRICES = {"input_price_usd_per_mtok": 1000, "output_price_usd_per_mtok": 5000}
+# What one judge call of the server costs at these prices.
+CALL_USD = Decimal("0.2")
+
+
+@pytest.fixture
+def judged(model_server: ModelServer) -> Callable[..., Run]:
+    """Return a finished run with two judges and a check over recorded outputs with trace, file and cost."""
+
+    def run(cases: int = 2, *, repetitions: int = 1, **columns: Any) -> Run:
+        judge = make_model(slug="judge", base_url=model_server.base_url, **PRICES)
+        suite = make_suite(tree=tree(JUDGED, TONE, CHECK), judge=judge)
+        for number in range(cases):
+            output = {
+                "output": f"a refund {number}",
+                "cost_usd": "0.25",
+                "latency_ms": 100 + number,
+                "trace": [{"type": "tool", "name": "find_order", "output": "found"}],
+                "files": {"note.txt": "aGVsbG8="},
+            }
+            facts = {"expected_output": "refund", "recorded_output": output, **columns}
+            make_case(suite=suite, key=f"C-{number}", position=number, **facts)
+        made = start_run(
+            suite=suite, target=make_target(), started_by=None, repetitions=repetitions
+        )
+        work_on_run(made.pk)
+        made.refresh_from_db()
+        assert (made.status, made.done_count) == ("completed", cases * repetitions)
+        return made
+
+    return run
+
+
+def judge(source: Run, **choices: Any) -> Run:
+    [run] = judge_again([source], JudgingRequest(**choices), by=None)
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def asked(run: Run) -> list[tuple[str, str]]:
+    calls = run.model_calls.order_by("result__position", "result__repetition", "evaluator_path")
+    return list(calls.values_list("result__case__key", "evaluator_path"))
+
+
+def test_only_the_changed_evaluator_is_judged_and_everything_else_is_kept_rows(
+    judged: Callable[..., Run], model_server: ModelServer
+) -> None:
+    source = judged(2, repetitions=2)
+    change_suite(source.suite, tree=tree(JUDGED, STRICTER, CHECK))
+    requests = len(model_server.requests)
+    plan = plan_judging(source, JudgingRequest(), None)
+    assert [(one.path, one.kept, one.calls, one.reasons) for one in plan.evaluators] == [
+        ("right", 4, 0, ""),
+        ("tone", 0, 4, "4 judged: its settings changed"),
+        ("mentions_refund", 4, 0, ""),
+    ]
+    assert len(model_server.requests) == requests
+
+    run = judge(source)
+
+    assert (run.status, run.source_run, run.done_count, run.pass_count) == (
+        "completed",
+        source,
+        4,
+        4,
+    )
+    assert asked(run) == [(key, "tone") for key in ("C-0", "C-0", "C-1", "C-1")]
+    assert len(model_server.requests) == requests + 4
+    assert run.evaluation_cost_usd == 4 * CALL_USD
+    taken = EvaluatorScore.objects.filter(result__run=run, path="right")
+    assert set(taken.values_list("cost_usd", "details__kept")) == {(None, True)}
+    fresh = EvaluatorScore.objects.filter(result__run=run, path="tone")
+    assert set(fresh.values_list("cost_usd", "details__kept")) == {(CALL_USD, None)}
+    for old in source.results.select_related("output"):
+        new = run.results.select_related("output").get(case=old.case, repetition=old.repetition)
+        assert (new.output.text, new.output.trace) == (old.output.text, old.output.trace)
+        assert new.artifacts.get().content == old.artifacts.get().content
+        assert (new.latency_ms, new.run_cost_usd) == (old.latency_ms, Decimal("0.25"))
+        assert new.output.decision["trace"]
+    assert (run.run_cost_usd, run_costs(run).run.is_partial) == (1, False)
+    entry = AuditEntry.objects.filter(action="start").latest("id")
+    assert entry.after["outputs_of"] == f"{source.suite.slug} #1"
+    assert run.events.get().text == "4 of 4 results of run #1 judged again."
+
+
+def test_another_judge_or_model_settings_judge_everything_it_judges(
+    judged: Callable[..., Run], model_server: ModelServer
+) -> None:
+    source = judged()
+    assert not plan_judging(source, JudgingRequest(), None).calls
+    other = make_model(slug="other", base_url=model_server.base_url, **PRICES)
+    plan = plan_judging(source, JudgingRequest(judge=other), None)
+    assert {one.path: one.reasons for one in plan.evaluators} == {
+        "right": "2 judged: another judge",
+        "tone": "2 judged: another judge",
+        "mentions_refund": "",
+    }
+    run = judge(source, judge=other)
+    assert (run.judge_name, run.suite_version) == ("other", source.suite_version)
+    assert set(run.model_calls.values_list("model_name", flat=True)) == {"other"}
+    assert len(asked(run)) == 4
+
+
+def test_an_added_and_a_renamed_evaluator_in_my_draft(judged: Callable[..., Run]) -> None:
+    source, mira = judged(), make_user(name="mira")
+    draft = get_draft(source.suite, mira)
+    added = {**JUDGED, "name": "brief", "config": {"prompt": "Is it brief?"}}
+    draft.content = {
+        **draft.content,
+        "evaluators": tree({**JUDGED, "name": "correct"}, TONE, CHECK, added),
+    }
+    draft.save()
+    [run] = judge_again([source], JudgingRequest(draft=draft, note="brief"), by=mira)
+    work_on_run(run.pk)
+    run.refresh_from_db()
+
+    assert asked(run) == [("C-0", "brief"), ("C-1", "brief")]
+    result = run.results.first()
+    assert [score.path for score in result.scores.all()] == [
+        *("", "correct", "tone", "mentions_refund", "brief"),
+    ]
+    assert (run.note, run.suite_version) == ("by draft of v1, brief", 1)
+    assert "brief" in str(run.snapshot["evaluators"])
+    assert "brief" not in str(source.suite.content)
+
+
+@pytest.mark.writes_results
+def test_what_has_no_score_in_the_source_is_judged_and_what_has_no_output_is_left_out(
+    judged: Callable[..., Run], model_server: ModelServer
+) -> None:
+    source = judged(3)
+    broken = source.results.get(case__key="C-1")
+    broken.scores.filter(path="tone").update(state="unscored", score=None)
+    Result.objects.filter(pk=broken.pk).update(status="error", verdict="", error="no reply")
+    Run.objects.filter(pk=source.pk).update(leaf_scores=None)
+    source.results.get(case__key="C-2").output.delete()
+    source.refresh_from_db()
+    plan = plan_judging(source, JudgingRequest(), None)
+    assert plan.left_out_texts == ["1 of 3 results is left out, because no output is stored: C-2."]
+    tone = next(one for one in plan.evaluators if one.path == "tone")
+    assert (tone.kept, tone.calls, tone.reasons) == (1, 1, "1 judged: no score in the source")
+
+    run = judge(source)
+
+    assert asked(run) == [("C-1", "tone")]
+    assert (run.case_count, run.execution_count, run.error_count) == (2, 2, 0)
+    assert run.snapshot["judged_again"] == {
+        "run": 1,
+        "results": 3,
+        "left_out": plan.left_out_texts,
+    }
+
+
+def test_a_case_with_another_input_is_refused_by_name_and_one_with_other_expectations_judged(
+    judged: Callable[..., Run],
+) -> None:
+    source = judged(3)
+    for key, changes in (
+        ("C-0", {"input": [{"role": "user", "content": "Something else?"}]}),
+        ("C-1", {"criteria": "Names the refund."}),
+    ):
+        case = source.suite.cases.get(key=key)
+        Case.objects.filter(pk=case.pk).update(is_current=False)
+        facts = {"pk": None, "revision": 2, "content_hash": key, **changes}
+        for name, value in facts.items():
+            setattr(case, name, value)
+        case.save(force_insert=True)
+    plan = plan_judging(source, JudgingRequest(), None)
+    assert plan.left_out_texts == [
+        "1 of 3 results is left out, because the input of the case is another now, so the stored output answers "
+        "another question: C-0."
+    ]
+    run = judge(source)
+    assert asked(run) == [("C-1", "right"), ("C-1", "tone")]
+    assert run.results.get(case__key="C-1").case.revision == 2
+    with pytest.raises(CannotJudgeAgainError, match="no output that can be judged again.*C-0"):
+        judge_again([source], JudgingRequest(keys=["C-0"]), by=None)
+
+
+def test_an_earlier_version_judges_with_its_rules_and_cases(judged: Callable[..., Run]) -> None:
+    source = judged()
+    suite = source.suite
+    cases = [{"key": case.key, "revision": 1, "hash": ""} for case in suite.cases.all()]
+    first = suite.versions.get(number=1)
+    first.content = {**first.content, "cases": cases}
+    first.save()
+    change_suite(suite, tree=tree(STRICTER))
+    suite.version = 2
+    suite.save()
+    SuiteVersion.objects.create(suite=suite, number=2, content_hash="2", content=suite.content)
+    assert judge(source).evaluation_cost_usd == 2 * CALL_USD
+    run = judge(source, version=1)
+    assert (run.suite_version, run.evaluation_cost_usd) == (1, 0)
+    assert run.results.first().scores.count() == 4
+
+
+def test_a_budget_counts_only_judging_and_a_run_that_ends_early_goes_on_without_the_target(
+    judged: Callable[..., Run], model_server: ModelServer
+) -> None:
+    source = judged(3)
+    change_suite(source.suite, tree=tree(JUDGED, STRICTER, CHECK))
+    run = judge(source, budget_usd=Decimal("0.25"), concurrency=1)
+    assert (run.status, run.done_count, run.evaluation_cost_usd) == ("budget_reached", 1, CALL_USD)
+    resume_run(run, resumed_by=None, budget_usd=Decimal(1))
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert (run.status, run.evaluation_cost_usd, len(asked(run))) == ("completed", 3 * CALL_USD, 3)
+
+    Case.objects.update(recorded_output={"output": "another answer"})
+    assert retry_results(run, asked_by=None, result_ids=[run.results.first().pk]) == 1
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert run.results.first().output.text == "a refund 0"
+    assert len(asked(run)) == 5
+
+
+def test_runs_that_changed_or_cannot_be_judged_are_refused(judged: Callable[..., Run]) -> None:
+    source = judged(1)
+    Run.objects.filter(pk=source.pk).update(status="running")
+    source.refresh_from_db()
+    with pytest.raises(CannotJudgeAgainError, match="#1 is still running"):
+        judge_again([source], JudgingRequest(), by=None)
+    other = Run(suite=make_suite(), number=1)
+    with pytest.raises(CannotJudgeAgainError, match="several suites"):
+        judge_again([source, other], JudgingRequest(), by=None)
+
+
+def test_a_form_that_is_sent_twice_judges_once_and_several_runs_are_a_campaign(
+    judged: Callable[..., Run],
+) -> None:
+    source, mira = judged(1), make_user(name="mira")
+    again = start_run(suite=source.suite, target=source.target, started_by=None)
+    work_on_run(again.pk)
+    again.refresh_from_db()
+    for _ in range(2):
+        runs = judge_again([source, again], JudgingRequest(note="all"), by=mira, form_key="k")
+    assert [run.source_run_id for run in runs] == [source.pk, again.pk]
+    assert runs[0].campaign.name == "all"
+    assert Run.objects.filter(source_run__isnull=False).count() == 2
