@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
@@ -37,6 +38,7 @@ from runs.cli.options import (
     MARKDOWN,
     add_compare_options,
     add_export_options,
+    add_judging_options,
     add_run_options,
     add_suite_file_options,
 )
@@ -85,6 +87,7 @@ what answers:
   --target NAME                       a target of the site, which the site asks itself; several are a campaign
   --model SLUG                        a language model of the site, which gets only the messages of the case
   --target NAME --model SLUG          a chat target of the site with another model
+  --outputs-of RUN                    the outputs of a finished run of the site, which are judged again
 
 --set gives a setting of a target of the kind command or http, as text or JSON: --set reply=json,
 --set 'body={{"messages": "{{{{messages}}}}"}}'. A command runs as you, without a sandbox.
@@ -232,6 +235,7 @@ def _add_evaluate(parser: ArgumentParser) -> None:
         help=f"How many cases run in parallel; of an agent {CONCURRENCY}.",
     )
     add_run_options(parser)
+    add_judging_options(parser)
     _add_suite_options(parser)
     FileOptions.add_to(parser)
 
@@ -341,6 +345,8 @@ def _evaluate(site: Evalsite, options: Namespace, parser: Parser) -> int:
 def _check_what_answers(options: Namespace, files: FileOptions, parser: Parser) -> None:
     if options.agent and options.outputs:
         parser.error("--agent and --outputs contradict each other.")
+    others = any(vars(options)[name] for name in ("agent", "outputs", "target", "model", "run"))
+    _check_judging(options, parser, others=others)
     if options.set and not options.agent:
         parser.error("--set is a setting of --agent.")
     targets = options.target or ()
@@ -351,15 +357,30 @@ def _check_what_answers(options: Namespace, files: FileOptions, parser: Parser) 
         parser.error(f"{here} answers for one target; name at most one --target with it.")
     if repeated := sorted({name for name in targets if targets.count(name) > 1}):
         parser.error(f"--target {repeated[0]!r} is repeated.")
-    if len(targets) > 1 and any((files.out, files.summary, files.cases, files.junit)):
+    if len(options.outputs_of or targets) > 1 and any(
+        (files.out, files.summary, files.cases, files.junit)
+    ):
         parser.error(
-            "files are of one run, and several targets are several runs. Evaluate each on its own, or use the command "
+            "files are of one run, and these are several runs. Evaluate each on its own, or use the command "
             "on the machine of the site."
         )
-    if not (here or targets or options.model or options.run):
+    if not (others or options.outputs_of):
         parser.error(
-            "say what answers: --agent COMMAND or URL on this machine, --outputs FILE, or --target NAME for a target "
-            "that the site asks."
+            "say what answers: --agent COMMAND or URL on this machine, --outputs FILE, --target NAME for a target "
+            "that the site asks, or --outputs-of RUN for outputs that it has."
+        )
+
+
+def _check_judging(options: Namespace, parser: Parser, *, others: bool) -> None:
+    if options.outputs_of and others:
+        parser.error("--outputs-of says what answers; name nothing else that does.")
+    if (options.version or options.filter) and not options.outputs_of:
+        parser.error(
+            "--version and --filter are for stored outputs; name their run with --outputs-of."
+        )
+    if options.outputs_of and (options.tag or options.repetitions != 1):
+        parser.error(
+            "--outputs-of takes no --tag and no --repetitions; choose cases by --case or --filter."
         )
 
 
@@ -433,6 +454,8 @@ def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> Sequen
             raise EvalsiteError(f"{path} contains {len(suites)} suites, and a run needs one.")
         [(slug, message)] = _store_suites(site, suites, options)
         progress.say(message)
+    if options.outputs_of:
+        return _judge_again(site, slug, options, progress)
     is_asked_here = options.agent or options.outputs
     if is_asked_here:
         targets = options.target or [options.outputs.stem if options.outputs else "agent"]
@@ -494,6 +517,32 @@ def _chat_target(site: Evalsite, name: str, model: str) -> str:
         content = json.dumps(body).encode()
         site.put_file(f"targets/{same['id']}", content, "application/json")
     return own
+
+
+def _judge_again(
+    site: Evalsite, slug: str, options: Namespace, progress: ProgressLine
+) -> Sequence[str]:
+    """Start the runs that judge stored outputs again, and return their names."""
+    sources = [_run_name(word) for word in options.outputs_of]
+    for word, source in zip(options.outputs_of, sources, strict=True):
+        if site.get(f"runs/{source}")["suite"] != slug:
+            raise EvalsiteError(f"{word} is no run of {slug}, so {slug} cannot judge its outputs.")
+    choices = {
+        "outputs_of": sources,
+        "version": options.version,
+        "judge": options.judge,
+        "cases": options.case,
+        "filter": options.filter,
+        "concurrency": options.concurrency,
+        "budget_usd": options.budget,
+        "rules": {"samples": options.samples, "metrics": _metrics(site, slug, options)},
+    }
+    for estimate in site.post("runs/judge-again/estimate", choices)["runs"]:
+        for text in (*estimate["left_out"], estimate["text"]):
+            progress.say(text)
+    body = choices | {"max_minutes": options.max_minutes}
+    started = site.post("runs/judge-again", body, key=os.urandom(16).hex())
+    return [run["name"] for run in started["runs"]]
 
 
 def _unless_over(action: Callable[[], object]) -> None:

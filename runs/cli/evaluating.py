@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from django.core.management.base import CommandError
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.cli.command import MISUSED, get_suite, get_target, read_file
+from runs.cli.command import MISUSED, get_run, get_suite, get_target, read_file
 from runs.cli.options import ContradictoryOptionsError
 from runs.cli.terminal import import_message
 from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import SUFFIXES, read_suites
+from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
 from runs.target_kinds import get_target_kind
@@ -92,6 +94,34 @@ RECORDED_IN_CASES = "recorded in the cases"
 CHAT = "chat"
 MAX_NAME_LENGTH = 120
 MAX_NAMED = 5
+
+
+def check_judging_options(options: Mapping[str, Any]) -> None:
+    """Raise CommandError for options that contradict --outputs-of, or that only it takes."""
+    if not options["outputs_of"]:
+        if name := next((name for name in ("version", "filter") if options[name]), ""):
+            reason = f"--{name} is for stored outputs; name their run with --outputs-of."
+            raise CommandError(reason, returncode=MISUSED)
+        return
+    refused = ("target", "outputs", "model", "tag")
+    if name := next((name for name in refused if options[name]), ""):
+        remedy = " Choose cases by --case, or --filter 'tag = NAME'." if name == "tag" else ""
+        reason = f"--outputs-of and --{name} contradict each other: no target is asked.{remedy}"
+    elif options["repetitions"] != 1:
+        reason = "--outputs-of judges the repetitions that there are; leave --repetitions out."
+    else:
+        return
+    raise CommandError(reason, returncode=MISUSED)
+
+
+def find_sources(suite: Suite, words: Sequence[str]) -> list[Run]:
+    """Return the runs of the suite whose outputs are named; raises DomainError for a run of another suite."""
+    runs = [get_run(word) for word in words]
+    if other := next((run for run in runs if run.suite_id != suite.pk), None):
+        raise ContradictoryOptionsError(
+            f"{other.suite.slug}{other} is a run of {other.suite.slug}, so {suite.slug} cannot judge its outputs."
+        )
+    return runs
 
 
 def check_target_options(name: str, outputs: Path | None, model: str | None) -> None:

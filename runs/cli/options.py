@@ -72,6 +72,25 @@ def add_run_options(parser: ArgumentParser) -> None:
     )
 
 
+def add_judging_options(parser: ArgumentParser) -> None:
+    """Add which stored outputs are judged again, and by what."""
+    parser.add_argument(
+        "--outputs-of",
+        action="append",
+        metavar="RUN",
+        help="Judge the outputs of this run again, without asking its target; repeatable.",
+    )
+    parser.add_argument(
+        "--version", type=int, metavar="N", help="With --outputs-of: judge by this version."
+    )
+    parser.add_argument(
+        "--filter",
+        default="",
+        metavar="FILTER",
+        help="With --outputs-of: only results of cases that match this.",
+    )
+
+
 def add_compare_options(parser: ArgumentParser) -> None:
     """Add both runs, the regression limits, and the files."""
     parser.add_argument("baseline", metavar="BASELINE", help="The run to compare with.")

@@ -21,8 +21,10 @@ from runs.cli.campaigns import (
 )
 from runs.cli.command import SiteCommand, campaign_url, get_model
 from runs.cli.evaluating import (
+    check_judging_options,
     check_tags,
     check_target_options,
+    find_sources,
     find_suite,
     find_target,
     options_as_remedies,
@@ -30,14 +32,18 @@ from runs.cli.evaluating import (
 )
 from runs.cli.files import FileOptions
 from runs.cli.metric_options import metric_choices
-from runs.cli.options import add_run_options, add_suite_file_options
+from runs.cli.options import add_judging_options, add_run_options, add_suite_file_options
 from runs.cli.single_run import execute_and_conclude, offer_to_resume, read_budget
 from runs.cli.terminal import ProgressLine, print_line
 from runs.cli.watching import stop_wanted
 from runs.execution.reaper import reap
+from runs.filters.queries import ResultsQuery
 from runs.models.database import database_now
 from runs.models.runs import Run
+from runs.models.suites import Suite
 from runs.results.runs import NOT_EVALUATED, PASSED
+from runs.running.judging_again import JudgingRequest, judge_again, plan_judging
+from runs.running.judging_estimate import estimate_judging
 from runs.running.rules import RunRules
 from runs.running.services import start_campaign
 
@@ -54,6 +60,9 @@ what to evaluate:
   --model SLUG                      a language model, which gets only the messages of the case
   --target NAME --model SLUG        a chat target with another model
   --target NAME --target NAME       several: a campaign, one run after the other, ranked at the end
+  --outputs-of RUN                  the outputs of a finished run: they are judged again, and no target is
+                                    asked. Evaluators whose question is the same keep their scores at no
+                                    cost; repeat it for several runs
 
 With several targets, --out and --junit contain every run, --summary lists them under "campaign", and
 the exit code is the worst of all runs.
@@ -79,6 +88,8 @@ examples:
   evalsite evaluate ./evals --model gpt-4.1-mini --judge my-judge --tag smoke --out results.jsonl
   evalsite evaluate suite.yaml --outputs agent-1.5.0.jsonl --junit report.xml
   evalsite evaluate cases.jsonl --profile metrics --model gpt-4.1-mini --judge my-judge
+  evalsite evaluate support-agent --outputs-of support-agent#12 --judge other-judge
+  evalsite evaluate ./evals --outputs-of support-agent:latest --filter 'tone < 0.5'
   evalsite evaluate travel-desk --target "agent 1.5.0" --metric tool_routing --metric task_completion=2
 """
 
@@ -92,6 +103,10 @@ without a running site; the run appears on the site's pages like any other."""
     epilog = EPILOG
     action = "The run"
     creates_site = True
+
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        """Let --version mean the version of the suite, not of Django."""
+        return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **options)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options of the start form, and the files to write."""
@@ -111,6 +126,7 @@ without a running site; the run appears on the site's pages like any other."""
         parser.add_argument(
             "--judge", metavar="SLUG", help="Language model that judges; default: the suite's."
         )
+        add_judging_options(parser)
         add_suite_file_options(parser)
         add_run_options(parser)
         parser.add_argument(
@@ -124,9 +140,11 @@ without a running site; the run appears on the site's pages like any other."""
     def handle(self, *args: Any, **options: Any) -> None:
         """Start the run, execute it, and print the conclusion."""
         names = options["target"] or [""]
-        check_targets(names, options["outputs"])
-        for name in names:
-            check_target_options(name, options["outputs"], options["model"])
+        check_judging_options(options)
+        if not options["outputs_of"]:
+            check_targets(names, options["outputs"])
+            for name in names:
+                check_target_options(name, options["outputs"], options["model"])
         files = FileOptions.read(options)
         with stop_wanted() as stop:
             progress = ProgressLine(sys.stderr)
@@ -157,13 +175,10 @@ without a running site; the run appears on the site's pages like any other."""
 
 
 def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine) -> list[Run]:
-    """Start a run for each target, after ending runs of command lines that are gone.
+    """Start a run for each target, or for each run whose outputs are judged again.
 
-    Either all runs are started or nothing is stored.
+    Runs of command lines that are gone are ended first. Either all runs are started or nothing is stored.
     """
-    budget_usd = read_budget(options["budget"])
-    judge = get_model(options["judge"]) if options["judge"] else None
-    model = get_model(options["model"]) if options["model"] else None
     notes: list[str] = []
     reap(now=database_now())
     with transaction.atomic(), options_as_remedies():
@@ -174,21 +189,9 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
             slug=options["slug"],
             note=notes.append,
         )
-        check_tags(suite, options["tag"] or ())
-        targets = [
-            find_target(name, options["outputs"], model, note=notes.append) for name in names
-        ]
-        for target in targets:
-            notes += output_warnings(suite, target, options["tag"], options["case"])
-            notes += filter(None, [offer_to_resume(suite, target)])
-        runs = start_campaign(
-            suite=suite,
-            targets=targets,
-            started_by=None,
-            judge=judge,
-            tags=options["tag"],
-            case_keys=options["case"],
-            rules=RunRules(
+        choices = {
+            "judge": get_model(options["judge"]) if options["judge"] else None,
+            "rules": RunRules(
                 samples=options["samples"],
                 metrics=metric_choices(
                     suite.slug,
@@ -197,12 +200,55 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
                     options["metric_weight"] or (),
                 ),
             ),
-            repetitions=options["repetitions"],
-            concurrency=options["concurrency"],
-            budget_usd=budget_usd,
-            max_minutes=options["max_minutes"],
-            owner_id=process_name(),
-        )
+            "concurrency": options["concurrency"],
+            "budget_usd": read_budget(options["budget"]),
+            "max_minutes": options["max_minutes"],
+        }
+        if options["outputs_of"]:
+            runs = _judge_again(suite, options, choices, notes)
+        else:
+            runs = _ask_targets(suite, options, names, choices, notes)
     for note in notes:
         progress.say(note)
     return runs
+
+
+def _ask_targets(
+    suite: Suite,
+    options: dict[str, Any],
+    names: Sequence[str],
+    choices: dict[str, Any],
+    notes: list[str],
+) -> list[Run]:
+    model = get_model(options["model"]) if options["model"] else None
+    check_tags(suite, options["tag"] or ())
+    targets = [find_target(name, options["outputs"], model, note=notes.append) for name in names]
+    for target in targets:
+        notes += output_warnings(suite, target, options["tag"], options["case"])
+        notes += filter(None, [offer_to_resume(suite, target)])
+    return start_campaign(
+        suite=suite,
+        targets=targets,
+        started_by=None,
+        tags=options["tag"],
+        case_keys=options["case"],
+        repetitions=options["repetitions"],
+        owner_id=process_name(),
+        **choices,
+    )
+
+
+def _judge_again(
+    suite: Suite, options: dict[str, Any], choices: dict[str, Any], notes: list[str]
+) -> list[Run]:
+    request = JudgingRequest(
+        version=options["version"],
+        keys=options["case"],
+        query=ResultsQuery(text=options["filter"]) if options["filter"] else None,
+        **choices,
+    )
+    sources = find_sources(suite, options["outputs_of"])
+    for source in sources:
+        judging = plan_judging(source, request, None)
+        notes += [*judging.left_out_texts, estimate_judging(judging).text]
+    return judge_again(sources, request, by=None, owner_id=process_name())
