@@ -194,6 +194,38 @@ class StartRunsBody(RunChoicesBody):
     """The name of the campaign that several runs become."""
 
 
+class JudgeAgainBody(Body):
+    """Which stored outputs are judged again, and by what."""
+
+    outputs_of: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_TARGETS)]
+    """The finished runs of one suite, as suite:number or by id; several become a campaign."""
+    version: Annotated[int, Field(ge=1)] | None = None
+    """The version of the suite that judges; null for the present one."""
+    draft: bool = False
+    """Whether your draft of the suite judges."""
+    judge: str | None = None
+    """The short name of the language model that judges; null for the judge of the run."""
+    cases: Annotated[tuple[Key, ...], Field(max_length=MAX_KEYS)] | None = None
+    """The keys of the cases; null for all."""
+    filter: str = ""
+    """Only results of cases that match this filter."""
+    concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | None = None
+    """How many results are judged in parallel; null for what the judge allows."""
+    budget_usd: Dollars | None = None
+    """What judging each run may cost, US dollars; null for no limit."""
+    rules: RulesBody = RulesBody()
+    """What these runs change: weights, required marks, thresholds."""
+
+
+class StartJudgingBody(JudgeAgainBody):
+    """The judging to start."""
+
+    max_minutes: Annotated[int, Field(ge=1, le=MAX_MINUTES)] | None = None
+    """How long workers may work on a run before it is ended; null for the longest time of the suite."""
+    note: Annotated[str, Field(max_length=MAX_NOTE_LENGTH)] = ""
+    """A note on the runs; of several it names the campaign too."""
+
+
 class ResumeBody(Body):
     """How a run is resumed."""
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import Field
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evaluators.models import LanguageModel
 from runs.api.bodies import (
+    JudgeAgainBody,
     PushOutputsBody,
     PushScoresBody,
     ResumeBody,
     RetryBody,
+    RulesBody,
     RunChoicesBody,
+    StartJudgingBody,
     StartRunsBody,
     UnusableBodyError,
     pointer,
@@ -24,17 +28,20 @@ from runs.api.params import ListRequest
 from runs.api.queries import BY_EXECUTION, get_run
 from runs.api.schema import RUN, reads, writes
 from runs.documents import Document, Dollars
+from runs.filters.queries import ResultsQuery
 from runs.lists import ListQuery
 from runs.models.results import Result, ResultStatus
-from runs.models.suites import Suite, Target
+from runs.models.runs import Run
+from runs.models.suites import Suite, SuiteDraft, Target
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.running.estimate import CaseChoice, EstimateRequest, estimate
-from runs.running.external_scores import push_scores
+from runs.running.external_scores import GivenScore, push_scores
+from runs.running.judging_again import JudgingRequest, judge_again, plan_judging
+from runs.running.judging_estimate import estimate_judging
 from runs.running.pushing import Push, close_run, push_outputs
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules, apply_rules
 from runs.running.services import start_campaign, suggested_concurrency
-from runs.specs.external_scores import GivenScore
 
 MAY_START = "runs.start_run"
 AWAITED_CASE = [f"case__{name}" for name in ("key", "title", "tags", "input", "metadata")]
@@ -72,7 +79,7 @@ def start_runs(request: Request, body: StartRunsBody) -> StartedRunsDoc:
         tags=body.tags,
         case_keys=body.cases,
         judge=judge,
-        rules=_rules(body),
+        rules=_rules(body.rules),
         version=body.version,
     )
     documents = [run_document(get_run(str(run.pk))) for run in runs]
@@ -108,7 +115,7 @@ class EstimateDoc(Document):
 def estimate_runs(request: Request, body: RunChoicesBody) -> EstimateDoc:
     """Estimate cost and time of runs without starting them."""
     suite, targets, judge = _named(body)
-    applied = apply_rules(suite.spec, _rules(body))
+    applied = apply_rules(suite.spec, _rules(body.rules))
     choice = CaseChoice(body.tags or (), body.cases)
     current = suite.cases.filter(is_current=True).order_by()
     outcomes_of_cases = [outcomes for _, outcomes in choice.read(current, "expected_outcomes")]
@@ -128,6 +135,122 @@ def estimate_runs(request: Request, body: RunChoicesBody) -> EstimateDoc:
         )
     )
     return EstimateDoc.model_validate(found)
+
+
+class EvaluatorEstimateDoc(Document):
+    """What becomes of the scores of one evaluator."""
+
+    evaluator: str = Field(validation_alias="path")
+    """Its path."""
+    kept: int
+    """How many scores are kept at no cost."""
+    judged: dict[str, int]
+    """How many are judged anew, by the reason."""
+    judge_calls: int = Field(validation_alias="calls")
+    """How many calls of judges that takes, at most."""
+
+
+class JudgingEstimateDoc(Document):
+    """What judging the outputs of one run again would do and cost."""
+
+    text: str
+    """What is kept, what is asked and what that costs, in a sentence."""
+    results: int
+    """How many results are judged."""
+    chosen: int = Field(validation_alias="total")
+    """Of how many that were chosen."""
+    left_out: list[str]
+    """Why the others are not, a sentence for each reason."""
+    scores: int
+    """How many scores there will be."""
+    kept: int
+    """How many of them are kept at no cost."""
+    evaluators: list[EvaluatorEstimateDoc]
+    """The same by evaluator."""
+    judge_calls: int = Field(validation_alias="calls")
+    """How many calls of judges, at most."""
+    judge_cost_usd: Dollars | None = Field(validation_alias="cost_usd")
+    """What they would cost, US dollars; null if the run does not tell."""
+    duration_ms: float | None
+    """How long they would take, milliseconds."""
+    basis: str
+    """What the estimate rests on; "" for nothing."""
+    reason: str
+    """Why the cost is not known; "" if it is."""
+
+
+class JudgingEstimatesDoc(Document):
+    """What judging again would do, for each run."""
+
+    runs: list[JudgingEstimateDoc]
+    """The runs, in the order of the request."""
+
+
+@writes(
+    "Judge stored outputs again",
+    StartedRunsDoc,
+    body=StartJudgingBody,
+    permission=MAY_START,
+    tag="runs",
+    status=201,
+)
+def judge_runs_again(request: Request, body: StartJudgingBody) -> StartedRunsDoc:
+    """Judge the outputs of finished runs again, without asking their target: by another version, judge or draft.
+
+    Each becomes a new run that names its source. An evaluator whose question is the same keeps its scores at no
+    cost. Decisions of reviewers stay with the old scores.
+    """
+    sources, judging = _judging(request, body)
+    judging = replace(judging, max_minutes=body.max_minutes, note=body.note)
+    runs = judge_again(sources, judging, by=_member(request))
+    documents = [run_document(get_run(str(run.pk))) for run in runs]
+    return StartedRunsDoc(campaign=runs[0].campaign_id, runs=documents)
+
+
+@writes(
+    "Estimate judging again",
+    JudgingEstimatesDoc,
+    body=JudgeAgainBody,
+    permission=MAY_START,
+    tag="runs",
+)
+def estimate_judging_again(request: Request, body: JudgeAgainBody) -> JudgingEstimatesDoc:
+    """Say which scores would be kept, which judged, and what that would cost; nothing is started."""
+    sources, judging = _judging(request, body)
+    plans = [plan_judging(source, judging, _member(request)) for source in sources]
+    return JudgingEstimatesDoc.model_validate({"runs": [estimate_judging(plan) for plan in plans]})
+
+
+def _judging(request: Request, body: JudgeAgainBody) -> tuple[list[Run], JudgingRequest]:
+    """Return the runs and what judges them; raises UnusableBodyError for what is unknown or contradicts itself."""
+    errors: dict[str, list[str]] = {}
+    sources = []
+    for place, name in enumerate(body.outputs_of):
+        try:
+            sources.append(get_run(name))
+        except NotFound as error:
+            errors[pointer("outputs_of", place)] = [str(error.detail)]
+    judge, draft = _judge(body.judge, errors), None
+    if body.draft and body.version is not None:
+        errors[pointer("version")] = [
+            "A draft has the version that it is based on; name one of both."
+        ]
+    elif body.draft and sources:
+        draft = SuiteDraft.objects.filter(suite=sources[0].suite, author=_member(request)).first()
+        if draft is None:
+            errors[pointer("draft")] = [f"You have no draft of {sources[0].suite.slug}."]
+    if errors:
+        raise UnusableBodyError(errors)
+    return sources, JudgingRequest(
+        version=body.version,
+        draft=draft,
+        judge=judge,
+        keys=body.cases,
+        query=ResultsQuery(text=body.filter) if body.filter else None,
+        rules=_rules(body.rules),
+        concurrency=body.concurrency,
+        budget_usd=body.budget_usd,
+    )
 
 
 @writes("Stop a run", RunDetailDoc, permission=MAY_START, path=[RUN], tag="runs")
@@ -293,7 +416,7 @@ def scores(request: Request, body: PushScoresBody, run: str) -> PushedScoresDoc:
         GivenScore(**score.model_dump(exclude={"range"}), low=score.range[0], high=score.range[1])
         for score in body.scores
     ]
-    return PushedScoresDoc.model_validate(push_scores(get_run(run), given, by=_member(request)))
+    return PushedScoresDoc.model_validate(push_scores(get_run(run), given))
 
 
 class ClosedDoc(Document):
@@ -313,8 +436,16 @@ def _member(request: Request) -> Any:
     return request.user
 
 
-def _rules(body: RunChoicesBody) -> RunRules:
-    return RunRules(**dict(body.rules))
+def _rules(body: RulesBody) -> RunRules:
+    return RunRules(**dict(body))
+
+
+def _judge(slug: str | None, errors: dict[str, list[str]]) -> LanguageModel | None:
+    """Return the language model that judges, and note an unknown one."""
+    judge = LanguageModel.objects.filter(slug=slug).first() if slug else None
+    if slug and judge is None:
+        errors[pointer("judge")] = [f"There is no language model {slug!r}."]
+    return judge
 
 
 def _named(body: RunChoicesBody) -> tuple[Suite, list[Target], LanguageModel | None]:
@@ -330,9 +461,7 @@ def _named(body: RunChoicesBody) -> tuple[Suite, list[Target], LanguageModel | N
     for place, name in enumerate(body.targets):
         if name not in by_name:
             errors[pointer("targets", place)] = [f"There is no target {name!r}."]
-    judge = LanguageModel.objects.filter(slug=body.judge).first() if body.judge else None
-    if body.judge and judge is None:
-        errors[pointer("judge")] = [f"There is no language model {body.judge!r}."]
+    judge = _judge(body.judge, errors)
     if suite is None or errors:
         raise UnusableBodyError(errors)
     return suite, [by_name[name] for name in body.targets], judge

@@ -47,6 +47,12 @@ urlpatterns = [
     ),
     path("runs", by_method(get=views.runs, post=run_calls.start_runs), name="api-runs"),
     path("runs/estimate", run_calls.estimate_runs, name="api-runs-estimate"),
+    path("runs/judge-again", run_calls.judge_runs_again, name="api-runs-judge-again"),
+    path(
+        "runs/judge-again/estimate",
+        run_calls.estimate_judging_again,
+        name="api-runs-judge-again-estimate",
+    ),
     path("runs/compare", views.compare_runs, name="api-compare"),
     path("runs/compare/many", views.compare_many, name="api-compare-many"),
     path("runs/compare/report", views.comparison_text, name="api-comparison-report"),

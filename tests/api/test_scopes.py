@@ -24,7 +24,8 @@ NEEDS: Mapping[tuple[str, str], tuple[Role, Scope]] = {
     **{
         ("post", f"/api/runs{call}"): (EDITORS, Scope.RUN)
         for call in (
-            *("", "/estimate", "/{run}/close", "/{run}/outputs", "/{run}/resume", "/{run}/retry"),
+            *("", "/estimate", "/judge-again", "/judge-again/estimate"),
+            *("/{run}/close", "/{run}/outputs", "/{run}/resume", "/{run}/retry"),
             *("/{run}/scores", "/{run}/stop"),
         )
     },

@@ -16,6 +16,7 @@ from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.temporary import KEPT, IdempotentRequest
+from runs.suites.drafts import get_draft
 from runs.waiting import HEADER
 from tests.api.site import assert_described, assert_refused, token_of
 from tests.support.factories import make_case, make_suite, make_target, make_user
@@ -266,3 +267,47 @@ def test_an_active_run_asks_to_wait_and_tells_how_it_ended_once_it_has(
     assert HEADER not in ended
     assert (ended.json()["exit_code"], ended.json()["conclusion"]) == (0, "Passed: both gates met.")
     assert program.client.get("/api/runs/support:1?wait=61").status_code == 400
+
+
+def test_a_program_judges_stored_outputs_again_after_it_asked_what_that_takes(
+    suite: Suite, program: Program, member: User
+) -> None:
+    [source] = program.post("/runs", {"suite": "support", "targets": ["recorded"]}, status=201)[
+        "runs"
+    ]
+    work_on_run(source["id"])
+    draft = get_draft(suite, member)
+    added = {**CHECK, "name": "polite", "config": {"operator": "contains", "value": "please"}}
+    draft.content = {**draft.content, "evaluators": tree(CHECK, added)}
+    body = {"outputs_of": ["support:1"], "draft": True, "filter": "case = C-1"}
+    assert "no draft of support" in program.refused("/runs/judge-again", body, 400)["detail"]
+    draft.save()
+
+    [estimate] = program.post("/runs/judge-again/estimate", body)["runs"]
+    assert (estimate["results"], estimate["chosen"], estimate["judge_calls"]) == (1, 1, 0)
+    assert estimate["evaluators"] == [
+        {"evaluator": "mentions_refund", "kept": 1, "judged": {}, "judge_calls": 0},
+        {"evaluator": "polite", "kept": 0, "judged": {"new": 1}, "judge_calls": 0},
+    ]
+    assert Run.objects.count() == 1
+    answer = program.post("/runs/judge-again", {**body, "note": "politer"}, status=201)
+    [started] = answer["runs"]
+    work_on_run(started["id"])
+    run = Run.objects.get(pk=started["id"])
+    assert (started["judges_outputs_of"], started["scored_again_from"], started["results"]) == (
+        1,
+        None,
+        1,
+    )
+    assert (run.created_by, run.note, run.fail_count) == (member, "by draft of v1, politer", 1)
+
+    for wrong, place in (
+        ({"outputs_of": ["support:9"]}, "/outputs_of/0"),
+        ({"judge": "nobody"}, "/judge"),
+        ({"version": 1}, "/version"),
+        ({"outputs_of": []}, "/outputs_of"),
+    ):
+        refused = program.refused("/runs/judge-again", body | wrong, 400)
+        assert list(refused["errors"]) == [place]
+    gone = program.refused("/runs/judge-again", body | {"filter": "case = C-9"}, 409)
+    assert (gone["code"], Run.objects.count()) == ("cannot_judge_again", 2)
