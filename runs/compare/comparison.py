@@ -46,7 +46,7 @@ from runs.compare.rules import (
 )
 from runs.costs import run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, read_policy
-from runs.models.results import EvaluatorScore, Result, ScoreState
+from runs.models.results import EvaluatorScore, Result, Retry, ScoreState
 from runs.models.run_cases import VERDICTS, RunCase
 from runs.models.runs import Run
 from runs.models.stored import unpack_leaf_scores
@@ -463,6 +463,11 @@ class Comparison:
         """Tell whether verdicts can only differ because of the targets."""
         return not any(difference.spoils for difference in self.differences)
 
+    @cached_property
+    def is_of_same_outputs(self) -> bool:
+        """Tell whether both runs judged the same outputs; one query if one judged those of the other or of a third."""
+        return have_same_outputs(self.baseline.run, self.candidate.run)
+
     @property
     def has_repetitions(self) -> bool:
         """Tell whether either run executed its cases more than once."""
@@ -495,6 +500,19 @@ class Comparison:
         sides = self.candidate, self.baseline
         names = (side.records.names for side in sides)
         return next((known[case].title for known in names if case in known), "")
+
+
+def have_same_outputs(*runs: Run) -> bool:
+    """Tell whether runs judged the same outputs: those of one of them, or of one source, which were not replaced."""
+    judging = [run for run in runs if run.is_judged_again]
+    origins = {run.source_run_id if run.is_judged_again else run.pk for run in runs}
+    if not judging or len(origins) > 1:
+        return False
+    copied = [run.created_at for run in judging]
+    reruns = Retry.objects.filter(run__in=origins, keeps_output=False, asked_at__gt=min(copied))
+    if len(judging) == len(runs):
+        reruns = reruns.filter(asked_at__lt=max(copied))
+    return not reruns.exists()
 
 
 class SameRunError(DomainError):

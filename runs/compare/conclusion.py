@@ -14,6 +14,7 @@ from runs.results.runs import RunGate
 REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
 STILL_RUNNING, NOT_COMPLETED = "still running", "not completed"
 NOT_COMPARABLE, TOO_FEW_SHARED = "not comparable", "too few shared cases"
+ONLY_JUDGING = "only the judging differs"
 MIN_P = 0.001
 FINE_P = 0.1
 
@@ -78,9 +79,9 @@ class Conclusion:
 
     @property
     def title(self) -> str:
-        """Return the state as a heading: `Latency regressed`, `No regression`, `Inconclusive`."""
+        """Return the state as a heading: `Latency regressed`, `No regression`, `Inconclusive`, or what explains it."""
         if self.state != REGRESSION:
-            return self.state.capitalize()
+            return (ONLY_JUDGING if self.kind == ONLY_JUDGING else self.state).capitalize()
         names = join_names(self.regressed)
         return f"{names[:1].upper()}{names[1:]} regressed"
 
@@ -161,6 +162,8 @@ def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tupl
         if run.status != RunStatus.COMPLETED and not is_forced:
             ended = RunStatus(run.status).label.lower()
             return NOT_COMPLETED, f"{name} was not completed ({ended})."
+    if not is_forced and comparison.is_of_same_outputs:
+        return ONLY_JUDGING, f"{judging_text(comparison)} No change is due to the target."
     if not is_forced and not comparison.is_comparable:
         return NOT_COMPARABLE, (
             f"The runs differ in {_names(comparison, spoils=True)}, not only in their targets, "
@@ -171,6 +174,13 @@ def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tupl
         has = "has" if comparison.shared == 1 else "have"
         return TOO_FEW_SHARED, f"{cases} {has} a verdict on both sides, {least_cases} are needed."
     return "", ""
+
+
+def judging_text(comparison: Comparison) -> str:
+    """Say in what the judging of two runs with the same outputs differs, as a sentence."""
+    texts = [f"{difference.what}: {difference.text}" for difference in comparison.differences]
+    text = "; ".join(texts) or "the same rules judged again what had no score"
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _names(comparison: Comparison, *, spoils: bool) -> str:
@@ -187,6 +197,8 @@ def join_names(names: Sequence[str]) -> str:
 
 def comparability_text(comparison: Comparison) -> str:
     """Say in a line whether verdicts can be compared."""
+    if comparison.is_of_same_outputs:
+        return f"{ONLY_JUDGING.capitalize()}: both judge the same outputs"
     if not comparison.is_comparable:
         return f"Not comparable: different {_names(comparison, spoils=True)}"
     if comparison.differences:

@@ -35,7 +35,8 @@ ROUNDING_NOTE = "Figures are rounded down; changes are exact."
 def conclude_comparison(conclusion: conclusions.Conclusion) -> ExitConclusion:
     """Return the exit code and the sentence, with a hint if the comparison is inconclusive."""
     hint = HINTS.get(conclusion.kind, "")
-    sentence = f"{conclusion.state.capitalize()}: {conclusion.sentence[:1].lower()}{conclusion.sentence[1:]}"
+    title = conclusion.title if conclusion.kind == conclusions.ONLY_JUDGING else conclusion.state
+    sentence = f"{title.capitalize()}: {conclusion.sentence[:1].lower()}{conclusion.sentence[1:]}"
     if conclusion.headline != conclusion.title:
         sentence = f"{conclusion.headline}. {conclusion.sentence}"
     return ExitConclusion(CODES[conclusion.state], f"{sentence} {hint}".rstrip())
@@ -49,6 +50,8 @@ def comparison_report(comparison: Comparison, conclusion: conclusions.Conclusion
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
+    if comparison.is_of_same_outputs:
+        yield f"{conclusions.ONLY_JUDGING.capitalize()}. {conclusions.judging_text(comparison)}"
     yield f"Baseline   {_title(comparison.baseline)}"
     yield f"Candidate  {_title(comparison.candidate)}"
     for difference in comparison.differences:
