@@ -19,7 +19,7 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
     "header",
-    description="The ETag of the state that you know: if somebody has changed it since, the call is refused "
+    description="The ETag of the state that you know: if another member has changed it since, the call is refused "
     "with 412 and says who.",
 )
 

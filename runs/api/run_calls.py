@@ -35,13 +35,14 @@ from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft, Target
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.running.estimate import CaseChoice, EstimateRequest, estimate
-from runs.running.external_scores import GivenScore, push_scores
+from runs.running.external_scores import push_scores
 from runs.running.judging_again import JudgingRequest, judge_again, plan_judging
 from runs.running.judging_estimate import estimate_judging
 from runs.running.pushing import Push, close_run, push_outputs
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules, apply_rules
 from runs.running.services import start_campaign, suggested_concurrency
+from runs.specs.external_scores import GivenScore
 
 MAY_START = "runs.start_run"
 AWAITED_CASE = [f"case__{name}" for name in ("key", "title", "tags", "input", "metadata")]
@@ -416,7 +417,7 @@ def scores(request: Request, body: PushScoresBody, run: str) -> PushedScoresDoc:
         GivenScore(**score.model_dump(exclude={"range"}), low=score.range[0], high=score.range[1])
         for score in body.scores
     ]
-    return PushedScoresDoc.model_validate(push_scores(get_run(run), given))
+    return PushedScoresDoc.model_validate(push_scores(get_run(run), given, by=_member(request)))
 
 
 class ClosedDoc(Document):

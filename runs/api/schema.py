@@ -171,7 +171,7 @@ REFUSALS: Mapping[int, str] = {
     429: "More requests, or more wrong tokens, than a minute allows; Retry-After says when to try again.",
 }
 
-CHANGED = "Somebody has changed it since; detail says who."
+CHANGED = "Another member has changed it since; detail says who."
 KEY_REUSED = "The key was used for another request."
 
 

@@ -14,6 +14,11 @@ from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.engine.plan import METRICS_KIND
 from runs.models.runs import Run, removal_message
 from runs.models.suites import Case, FileContent
+from runs.specs.external_scores import (
+    MAX_LABEL_LENGTH,
+    MAX_SCORE_NAME_LENGTH,
+    MAX_SOURCE_LENGTH,
+)
 
 CHUNK = 2000
 
@@ -329,9 +334,6 @@ class EvaluatorScore(models.Model):
     def __str__(self) -> str:
         """Return the path in the tree."""
         return self.path
-
-
-MAX_SOURCE_LENGTH, MAX_SCORE_NAME_LENGTH, MAX_LABEL_LENGTH = 80, 120, 200
 
 
 class ExternalScore(models.Model):

@@ -98,7 +98,9 @@ class RunDoc(Document):
     campaign: int | None
     """The id of the campaign it was started in."""
     scored_again_from: int | None
-    """The number of the run whose stored scores it uses; null for a run that asked its target."""
+    """The number of the run whose stored scores it uses; null for others."""
+    judges_outputs_of: int | None
+    """The number of the run whose outputs it judges again, without asking the target; null for others."""
     note: str
     """The note of its start."""
     repetitions: Annotated[int, FIGURES]
@@ -509,7 +511,8 @@ def _fields(run: Run) -> dict[str, Any]:
         "suite_version": run.suite_version,
         "is_baseline": row.is_baseline,
         "campaign": run.campaign_id,
-        "scored_again_from": row.source_number,
+        "scored_again_from": None if row.is_judged_again else row.source_number,
+        "judges_outputs_of": row.source_number if row.is_judged_again else None,
         "note": row.note,
         "repetitions": run.repetitions,
         "status": row.status,

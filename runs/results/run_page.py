@@ -17,7 +17,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import counted, money, thousands
 from runs.costs import CostPair, budget_words, counted_usd, missing_usd, run_costs
-from runs.engine.plan import CHANGED
+from runs.engine.plan import CHANGED, JUDGED_AGAIN
 from runs.engine.ports import Cause
 from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
 from runs.models.reviews import Review
@@ -259,7 +259,8 @@ class RunHead:
 
     `took_ms` is the time worked over all parts of the run, several with `has_batches`. `own_host` is the
     machine of the command line that executes the run, "" for workers. `changes` are the settings changed
-    for this run. `source_number` is the run whose stored scores it uses, None for others.
+    for this run. `source_number` is the run whose stored scores it uses, None for others; `judged_again` has the
+    facts of a run that judges the outputs of another again.
     """
 
     status: str
@@ -278,6 +279,7 @@ class RunHead:
     snapshot_hash: str
     evaluators: tuple[OutlineLine, ...]
     source_number: int | None
+    judged_again: Mapping[str, Any] | None
     changes: tuple[str, ...]
     verdict: RunVerdict | None
     stop_text: str
@@ -303,6 +305,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         snapshot_hash=run.snapshot_hash,
         evaluators=tuple(_outline(snapshot["evaluators"], asks_agents="agents" in snapshot)),
         source_number=(snapshot.get("rescored") or {}).get("run"),
+        judged_again=snapshot.get(JUDGED_AGAIN),
         changes=run_changes(snapshot),
         verdict=run_verdict(run, _gates(run)),
         stop_text=_stop_text(run, _open(run).left),
@@ -565,6 +568,8 @@ def _costs(run: Run, left: int) -> Costs:
 def _forecast(run: Run, left: int) -> Decimal | None:
     """Estimate the cost of the whole run from the mean cost of its executions so far."""
     total: Decimal = run.run_cost_usd + run.evaluation_cost_usd
+    # What stored outputs cost is known from the start.
+    grows = run.evaluation_cost_usd if run.is_judged_again else total
     # Retried executions were paid before, too.
     paid = run.done_count + (run.retries.aggregate(sum=Sum("count"))["sum"] or 0)
-    return total + left * total / paid if paid else None
+    return total + left * grows / paid if paid else None

@@ -17,6 +17,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import counted, pct, thousands, threshold
 from runs import lists
 from runs.costs import CostPair, listed_costs, with_costs
+from runs.engine.plan import JUDGED_AGAIN
 from runs.lists import MAX_RUN_NUMBER, NEWEST_FIRST, Chip, Control, ListQuery, read_integer
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
@@ -97,7 +98,8 @@ class RunsQuery(ListQuery):
 class RunRow:
     """One run as lists show it; `campaign` is the name and the address of its campaign.
 
-    `counts` are its results by state, `verdicts` its cases, none while it is active.
+    `counts` are its results by state, `verdicts` its cases, none while it is active. It uses the stored scores of
+    the run `source_number`, or judges its outputs with `is_judged_again`.
     """
 
     number: int
@@ -122,6 +124,7 @@ class RunRow:
     started_by: str
     source_number: int | None = None
     source_url: str = ""
+    is_judged_again: bool = False
     campaign: tuple[str, str] | None = None
     word: str = ""
     verdicts: Mapping[str, int] = field(default_factory=dict)
@@ -168,7 +171,11 @@ def with_list_columns(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs with what lists show, without long columns, newest first."""
     light = runs.select_related("suite", "created_by", "campaign").defer(*HEAVY)
     return with_costs(
-        light.annotate(policy_json=F("snapshot__policy"), source_number=F("source_run__number"))
+        light.annotate(
+            policy_json=F("snapshot__policy"),
+            source_number=F("source_run__number"),
+            judged_again=F(f"snapshot__{JUDGED_AGAIN}__run"),
+        )
     ).order_by("-pk")
 
 
@@ -239,7 +246,8 @@ def _source(run: Run) -> dict[str, Any]:
     if number is None:
         return {}
     url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
-    return {"source_number": number, "source_url": url}
+    is_judged_again = vars(run)["judged_again"] is not None
+    return {"source_number": number, "source_url": url, "is_judged_again": is_judged_again}
 
 
 SCORE, RATE = "Mean score", "Pass rate"

@@ -191,7 +191,7 @@ def _audit(selection: Selection, removal: Removal, facts: Mapping[str, Any]) -> 
 def delete_recorded_outputs(target: Target, *, by: User | None) -> int:
     """Delete the outputs that a target replays, and return how many; raises DataHeldError."""
     with transaction.atomic():
-        held = Target.objects.select_for_update().get(pk=target.pk)
+        held = Target.objects.select_for_update(no_key=True).get(pk=target.pk)
         if holds := find_readers(held):
             raise DataHeldError(holds)
         outputs = held.recorded_outputs.order_by()

@@ -478,7 +478,7 @@ def judge_again(
         )
     ids = list(dict.fromkeys(source.pk for source in sources))
     with transaction.atomic():
-        held = Suite.objects.select_for_update(of=("self",)).select_related("judge")
+        held = Suite.objects.select_for_update(of=("self",), no_key=True).select_related("judge")
         suite = held.get(pk=sources[0].suite_id)
         if earlier := started_before(form_key, by):
             return earlier

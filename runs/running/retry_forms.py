@@ -338,8 +338,8 @@ class AgainForm(RunForm):
 
     @property
     def is_rescore(self) -> bool:
-        """Tell whether it was asked to score the existing outputs, and nothing else."""
-        return bool(self.data.get("rescore"))
+        """Tell whether the existing outputs are scored, and nothing else: as asked, or because the run has no target."""
+        return bool(self.data.get("rescore")) or self.run.is_judged_again
 
     def scripts_problem(self, user: User) -> str:
         """Return why the user may not run the programs of this retry, "" when they may."""

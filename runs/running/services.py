@@ -174,7 +174,9 @@ def start_run(
     limits = Limits(repetitions, at_once, budget_usd, max_minutes)
     with transaction.atomic():
         suite = (
-            Suite.objects.select_for_update(of=("self",)).select_related("judge").get(pk=suite.pk)
+            Suite.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("judge")
+            .get(pk=suite.pk)
         )
         _check_version(suite, version)
         cases = chosen_cases(suite, case_keys, tags)
@@ -371,7 +373,7 @@ def start_campaign(
         raise NoTargetError("No target is named. Choose at least one.")
     with transaction.atomic():
         # A form that is sent twice at the same time waits here and then finds the first one's runs.
-        Suite.objects.select_for_update().only("pk").get(pk=suite.pk)
+        Suite.objects.select_for_update(no_key=True).only("pk").get(pk=suite.pk)
         if found := started_before(form_key, started_by):
             return found
         campaign = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -32,6 +32,7 @@ from runs.running.forms import (
     start_address,
     suite_choices,
 )
+from runs.running.judging_forms import JudgeAgainForm
 from runs.running.pushing import close_run
 from runs.running.retry_forms import AgainForm, ResultRetryForm, RunRetryForm
 from runs.running.retrying import stop_run
@@ -194,6 +195,26 @@ def result_retry(
         return _ask(request, form, status=REFUSED)
     messages.info(request, message)
     return redirect("runs:result", slug, number, key, repetition)
+
+
+@shows_and_takes
+@may_start
+def run_judge_again(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Show what judging the outputs of a run again would do, or start it.
+
+    Ticked rows come as a form because they can be too many for an address; only the form of the page is sure.
+    """
+    run = get_run_or_404(slug, number)
+    data = request.POST if request.method == "POST" else request.GET or QueryDict("whole=on")
+    form = JudgeAgainForm(run, data, member=request.user)
+    context = {"form": form, "run": run, "suite": run.suite}
+    if "estimate" in request.GET:
+        return render(request, "running/_judging_estimate.html", context)
+    is_sent = request.method == "POST" and "sure" in data and "preview" not in data
+    if is_sent and form.is_valid() and (started := form.start()) is not None:
+        return redirect("runs:run", slug, started.number)
+    status = REFUSED if request.method == "POST" and form.errors else 200
+    return render(request, "running/judge_again.html", context, status=status)
 
 
 def _ask(request: MemberRequest, form: AgainForm, *, status: int = 200) -> HttpResponse:

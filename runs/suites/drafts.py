@@ -264,7 +264,11 @@ def lock_draft(draft: SuiteDraft, stamp: str) -> SuiteDraft:
     For a draft that is not stored the suite's row is locked: nobody can store one or change the suite.
     """
     if is_stored(draft):
-        held = SuiteDraft.objects.select_for_update(of=("self",)).filter(pk=draft.pk).first()
+        held = (
+            SuiteDraft.objects.select_for_update(of=("self",), no_key=True)
+            .filter(pk=draft.pk)
+            .first()
+        )
         if held is None:
             raise DraftChangedError(
                 "This draft has since been saved or discarded in another tab. Open the page again."

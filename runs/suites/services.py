@@ -130,7 +130,9 @@ def drop_baseline(run: Run, *, by: User | None) -> bool:
 
 def _set(suite_id: int, run: Run | None, by: User | None, only_from: Run | None = None) -> bool:
     with transaction.atomic():
-        suites = Suite.objects.select_for_update(of=("self",)).select_related("baseline_run")
+        suites = Suite.objects.select_for_update(of=("self",), no_key=True).select_related(
+            "baseline_run"
+        )
         suite = suites.defer("baseline_run__snapshot", "baseline_run__leaf_scores").get(pk=suite_id)
         before = suite.baseline_run
         if run is not None and not Run.objects.filter(pk=run.pk).exists():
@@ -189,7 +191,7 @@ def version_spec(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> 
 
 def lock_suite(suite: Suite) -> Suite:
     """Return the suite as stored now, its row locked until the transaction ends."""
-    rows = Suite.objects.select_for_update(of=("self",)).select_related("judge")
+    rows = Suite.objects.select_for_update(of=("self",), no_key=True).select_related("judge")
     return rows.get(pk=suite.pk)
 
 

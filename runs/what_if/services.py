@@ -84,7 +84,7 @@ def rescore_run(
             stale,
         )
     with transaction.atomic():
-        Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
+        Suite.objects.select_for_update(of=("self",), no_key=True).get(pk=run.suite_id)
         try:
             is_losing_data = Run.objects.hold(run.pk).removal_id is not None
         except Run.DoesNotExist:

@@ -268,6 +268,7 @@ PAGES: Mapping[str, Page] = {
     "runs:run-close": action("editor", RUN),
     "runs:run-resume": action("editor", RUN),
     "runs:run-retry": form("editor", RUN),
+    "runs:run-judge-again": form("editor", RUN),
     "runs:run-chosen": action("editor", RUN),
     "runs:run-reviews": Page("reviewer", get=NOT_ALLOWED, post=REFUSED, place=RUN),
     "runs:run-tags": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
@@ -380,6 +381,8 @@ PAGES: Mapping[str, Page] = {
     # The run is over, and asks its target itself.
     "runs:api-run-stop": write("editor", CONFLICT, run="support:1"),
     "runs:api-run-resume": write("editor", NOT_JSON, run="support:1"),
+    "runs:api-runs-judge-again": write("editor", NOT_JSON),
+    "runs:api-runs-judge-again-estimate": write("editor", NOT_JSON),
     "runs:api-run-retry": write("editor", NOT_JSON, run="support:1"),
     "runs:api-run-outputs": write("editor", NOT_JSON, run="support:1"),
     "runs:api-traces": write("editor", NOT_JSON),

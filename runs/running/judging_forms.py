@@ -1,0 +1,151 @@
+"""The form that judges stored outputs of a run again: by which rules and judge, with what it would take over and cost."""
+
+from __future__ import annotations
+
+import secrets
+from functools import cached_property
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.http import QueryDict
+from django.urls import reverse
+
+from evaluators.kinds._judging import MAX_SAMPLES
+from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
+from runs.filters.selection import SelectionForm
+from runs.models.runs import Run
+from runs.models.suites import SuiteDraft
+from runs.requests import MoneyField
+from runs.running.judging_again import JudgingRequest, judge_again, plan_judging
+from runs.running.judging_estimate import JudgingEstimate, estimate_judging
+from runs.running.rules import RunRules
+from runs.running.services import MAX_CONCURRENCY
+
+DRAFT = "draft"
+MAX_VERSIONS = 20
+MAX_NOTE_LENGTH = 200
+
+
+class JudgeAgainForm(SelectionForm):
+    """All results of a run, its ticked rows or those of a filter, and what judges them."""
+
+    rules = forms.ChoiceField(label="Judge by", help_text="Evaluators, thresholds and cases")
+    judge = forms.ModelChoiceField(
+        LanguageModel.objects.all(),
+        required=False,
+        empty_label="As before",
+        help_text="An evaluator that names its own judge keeps it.",
+    )
+    samples = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_SAMPLES,
+        help_text="Judge calls per score. Leave empty to use the suite's setting.",
+    )
+    concurrency = forms.IntegerField(
+        label="Parallel results",
+        required=False,
+        min_value=1,
+        max_value=MAX_CONCURRENCY,
+        help_text="Leave empty for what the judge allows.",
+    )
+    budget = MoneyField(
+        required=False, min_value=0, help_text="US$, judge only. Leave empty for no limit."
+    )
+    note = forms.CharField(required=False, max_length=MAX_NOTE_LENGTH)
+    form_key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    whole = forms.BooleanField(required=False)
+    choosing: tuple[str, ...] = ("whole", "case", "everything")
+    names: tuple[str, ...] = ("whole", *SelectionForm.names)
+
+    def __init__(self, run: Run, data: QueryDict, *, member: User) -> None:
+        """Offer the suite as it is, the member's draft and earlier versions."""
+        filled = data.copy()
+        filled.setdefault("rules", f"v{run.suite.version}")
+        filled.setdefault("form_key", secrets.token_urlsafe(16))
+        super().__init__(run, filled)
+        self.member = member
+        suite = run.suite
+        self.draft = SuiteDraft.objects.filter(suite=suite, author=member).first()
+        now = f"v{suite.version}"
+        choices = [(now, f"{now}, the suite as it is")]
+        if self.draft is not None:
+            choices.append((DRAFT, f"My draft of v{self.draft.base_version}"))
+        earlier = suite.versions.filter(number__lt=suite.version).order_by("-number")
+        numbers = earlier.values_list("number", flat=True)[:MAX_VERSIONS]
+        choices += [(f"v{number}", f"v{number}") for number in numbers]
+        self.fields["rules"].choices = choices  # type: ignore[attr-defined]  # a ChoiceField
+
+    @property
+    def action(self) -> str:
+        """Return the address of the form."""
+        return reverse("runs:run-judge-again", args=(self.run.suite.slug, self.run.number))
+
+    @property
+    def shown(self) -> list[forms.BoundField]:
+        """Return the fields to fill in."""
+        names = ("rules", "judge", "samples", "concurrency", "budget", "note")
+        return [self[name] for name in names]
+
+    @property
+    def chosen_text(self) -> str:
+        """Say which results were chosen, "" for all of the run."""
+        if not self.is_valid():
+            return ""
+        if self.cleaned_data["everything"]:
+            return "the results that the filter lists"
+        cases = self.cleaned_data["case"]
+        return f"the results of {counted(len(cases), 'chosen case')}" if cases else ""
+
+    @cached_property
+    def problem(self) -> str:
+        """Return why nothing can be judged as the form is filled in, "" where it can."""
+        if self.is_valid():
+            try:
+                _ = self.estimate
+            except DomainError as refusal:
+                return str(refusal)
+            return ""
+        errors = next(iter(self.errors.values()))
+        return str(errors[0])
+
+    @cached_property
+    def estimate(self) -> JudgingEstimate:
+        """Return what a valid form would do and cost; raises DomainError."""
+        return estimate_judging(plan_judging(self.run, self._request(), self.member))
+
+    def start(self) -> Run | None:
+        """Start the run of a valid form; None when refused, with the reason in the errors."""
+        try:
+            [run] = judge_again(
+                [self.run],
+                self._request(),
+                by=self.member,
+                form_key=self.cleaned_data["form_key"],
+            )
+        except DomainError as refusal:
+            self.add_error(None, str(refusal))
+            return None
+        return run
+
+    def _request(self) -> JudgingRequest:
+        chosen: dict[str, Any] = self.cleaned_data
+        rules = chosen["rules"]
+        keys = None
+        if chosen["case"] and not chosen["everything"]:
+            cases = self.run.results.filter(case__in=chosen["case"])
+            keys = list(cases.values_list("case__key", flat=True).distinct().order_by())
+        return JudgingRequest(
+            version=None if rules == DRAFT else int(rules.removeprefix("v")),
+            draft=self.draft if rules == DRAFT else None,
+            judge=chosen["judge"],
+            keys=keys,
+            query=self.query if chosen["everything"] else None,
+            rules=RunRules(samples=chosen["samples"]),
+            concurrency=chosen["concurrency"],
+            budget_usd=chosen["budget"],
+            note=chosen["note"],
+        )
