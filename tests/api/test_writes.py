@@ -40,8 +40,10 @@ POSTS: Mapping[str, Any] = {
     "/runs/{run}/resume": {},
     "/runs/{run}/close": {},
     "/runs/{run}/retry": {"which": "errored"},
+    "/runs/judge-again/estimate": {"outputs_of": ["support:1"]},
+    "/runs/judge-again": {"outputs_of": ["support:1"]},
 }
-CREATED = {"/suites", "/targets", "/models", "/shares", "/runs"}
+CREATED = {"/suites", "/targets", "/models", "/shares", "/runs", "/runs/judge-again"}
 # What two people may edit.
 EDITED = {
     ("put", "/suites/{slug}"),
