@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -13,6 +15,7 @@ import pytest
 from django.core.wsgi import get_wsgi_application
 from django.db import connection
 
+from evalsite import client
 from evalsite.access.roles import Scope
 from evalsite.client import Case, Evalsite, EvalsiteError, Output
 from runs.execution.run_worker import work_on_run
@@ -20,7 +23,8 @@ from runs.models.runs import Run
 from runs.models.suites import Target
 from runs.running.retrying import stop_run
 from tests.api.site import token_of
-from tests.support.factories import make_case, make_suite, make_user
+from tests.production.readme import readme_block
+from tests.support.factories import again, make_case, make_suite, make_user
 from tests.support.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -97,6 +101,35 @@ def test_an_agent_is_asked_about_every_case_and_the_report_says_how_it_did(site:
     assert report.document["counts"]["pass"] == 4
     assert sorted(seen) == [(number, 5) for number in range(1, 6)]
     assert (Target.objects.get().name, Run.objects.get().note) == ("python", "mine")
+
+
+def test_the_examples_of_the_readme_run(
+    site: Evalsite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = make_suite(slug="support-agent", tree=tree(CHECK))
+    for number, tags in enumerate((["refunds"], ["refunds"], []), 1):
+        make_case(suite=suite, key=f"CS-00{number}", position=number, tags=tags)
+
+    async def ask(text: str) -> SimpleNamespace:
+        steps = [{"type": "tool", "name": "find_order"}]
+        return SimpleNamespace(text="No idea.", steps=steps, tokens=5, cost=0.02)
+
+    monkeypatch.setattr(client, "Evalsite", lambda *_, **__: site)
+    names: dict[str, Any] = {"my_agent": lambda text: "You get a refund.", "ask": ask}
+    beginnings = ("from evalsite.client", "async def agent", "def show", "site.add_", "for row in")
+    reports = []
+    for beginning in beginnings:
+        with suppress(SystemExit):
+            exec(readme_block("python", beginning), names)
+        reports.append(names["report"])
+    counts = [(one.document["results"], one.document["counts"]["pass"]) for one in reports[:4]]
+    assert counts == [(3, 3), (3, 0), (6, 0), (1, 1)]
+    shown = capsys.readouterr().out
+    assert "Passed: both gates met. http://testserver/suites/support-agent/runs/1/" in shown
+    assert "6 of 6" in shown
+    step = Run.objects.get(number=2, suite=suite).results.first()
+    assert step.output.trace[0]["name"] == "find_order"
+    assert again(Run.objects.latest("pk")).external_names == ["ragas/faithfulness"]
 
 
 def test_coroutines_outputs_and_errors_are_taken(site: Evalsite) -> None:
