@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evaluators.scoring.decision import Decision
+from evaluators.scoring.decision import Decision, VerdictCause
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec
 from runs.compare.changes import KINDS
 from runs.compare.comparison import NAMES, PARTS, case_side, comparison_heading
@@ -25,7 +25,7 @@ from runs.compare.rules import (
 from runs.engine.plan import OUTCOMES_PATH, case_tree, read_plan, read_policy
 from runs.models.results import Result
 from runs.models.runs import Run
-from runs.results.result_state import Override, result_override, with_reviewers
+from runs.results.result_state import Override, result_cause, result_override, with_reviewers
 from runs.results.result_tree import TreeNode, result_tree, walk_rows
 from runs.texts import DiffLine, text_diff
 
@@ -93,6 +93,7 @@ class CaseSideBySide:
     repetitions: Sequence[tuple[int, bool]]
     before: Result | None
     after: Result | None
+    causes: tuple[VerdictCause | None, VerdictCause | None]
     outcomes: Sequence[OutcomeRow]
     evaluators: Sequence[NodeChangeDoc]
     output: OutputDiff
@@ -171,6 +172,7 @@ def case_side_by_side(
         repetitions=[(number, number in worse) for number in numbers],
         before=before,
         after=after,
+        causes=(_cause(before), _cause(after)),
         outcomes=_outcomes(before, after),
         evaluators=_evaluators((baseline, before), (candidate, after)),
         output=_output(_text(before), _text(after)),
@@ -223,6 +225,12 @@ def _standings(
 
 def _is_worse(before: Result | None, after: Result | None) -> bool:
     return bool(before and after and before.verdict == "pass" and after.verdict != "pass")
+
+
+def _cause(result: Result | None) -> VerdictCause | None:
+    output = getattr(result, "output", None)
+    decision = (output.decision if output else None) or {}
+    return result_cause(result, decision.get("cause")) if result else None
 
 
 def _text(result: Result | None) -> str:

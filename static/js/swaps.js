@@ -24,6 +24,13 @@ document.addEventListener("click", ({ target }) => {
   if (link) unfold(link.hash.slice(1));
 });
 
+// A fold that is there to be typed into leads straight to its field.
+document.addEventListener("click", ({ target }) => {
+  const fold = target.closest("summary")?.parentElement;
+  const field = fold?.open ? null : fold?.querySelector("[data-focus]");
+  if (field) fold.addEventListener("toggle", () => field.focus(), { once: true });
+});
+
 document.addEventListener("htmx:afterSwap", ({ detail }) => {
   const id = detail.target?.id;
   if (id && location.hash === `#${id}`) unfold(id);

@@ -132,6 +132,9 @@ def test_a_result_opens_beside_its_table_on_a_wide_window(
     page.reload()
     expect(page.get_by_role("heading", name="Why it failed")).to_be_visible()
     expect(panel).to_have_count(0)
+    # One click, and what is missing can be typed.
+    page.locator("summary", has_text="Add outcome").click()
+    expect(page.get_by_label("Expected outcome", exact=True)).to_be_focused()
 
 
 def test_on_a_narrow_window_a_result_is_a_page(

@@ -39,7 +39,7 @@ def failed(**columns: object) -> Result:
     return judged(tone=0.2, refund=0.2, **columns)
 
 
-def test_page_document_files_review_and_share_tell_the_same(admin_client: Client) -> None:
+def test_pages_documents_files_review_and_share_tell_the_same(admin_client: Client) -> None:
     result = failed()
     run = result.run
     item = ReviewItem.objects.create(result=result, run=run, reasons="asked")
@@ -54,6 +54,9 @@ def test_page_document_files_review_and_share_tell_the_same(admin_client: Client
     assert "cause" in head.split(",")
     assert SENTENCE in row
     assert SENTENCE in plain(admin_client.get(f"/review/{item.pk}/").text)
+    name = f"{run.suite.slug}:{run.number}"
+    compared = admin_client.get(f"/compare/case/?baseline={name}&candidate={name}&case=C-001")
+    assert plain(compared.text).count(SENTENCE) == 2
     assert shared.cause == SENTENCE
 
 

@@ -236,6 +236,7 @@ class TestDeciding:
         assert "automatic verdict" in page
         assert "Borderline 0.71" in page
         assert "You and the judge" in page
+        assert reverse("runs:suite-agreement", args=[item.run.suite.slug]) in page
         assert 'value="invented"' in page
         assert "saved." not in shown(client)
         back = client.post(reverse("runs:review-undo"))
