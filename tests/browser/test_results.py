@@ -93,6 +93,8 @@ def test_the_flaky_chip_leads_to_the_repetitions_of_a_case(
     expect(page.locator("#rows tr")).to_have_count(1)
     page.get_by_role("link", name="Repetition 1: pass, 0.90").click()
     expect(page.locator("#over")).to_contain_text("1 of 2 passed: verdicts differ.")
+    # The text is there before the scripts that listen to keys.
+    page.wait_for_load_state()
     page.keyboard.press("l")
     expect(page.locator("#verdict")).to_contain_text("Why it failed")
 
