@@ -130,7 +130,7 @@ class JudgingRules:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedResult:
+class ResultToJudge:
     """A result of the source that is judged again; `kept` has the old path of each score that is kept."""
 
     source: int
@@ -174,7 +174,7 @@ class JudgingPlan:
     plan: Plan
     changed: Sequence[Mapping[str, Any]]
     rules: JudgingRules
-    results: Sequence[JudgedResult]
+    results: Sequence[ResultToJudge]
     total: int
     left_out: Mapping[str, Sequence[str]]
     evaluators: Sequence[EvaluatorPlan]
@@ -388,7 +388,7 @@ class _Decisions:
 
     def decide(
         self, results: Sequence[_Row]
-    ) -> tuple[list[JudgedResult], list[EvaluatorPlan], Counter[Call]]:
+    ) -> tuple[list[ResultToJudge], list[EvaluatorPlan], Counter[Call]]:
         """Return the results with their scores that are kept, what becomes of each evaluator, and the calls."""
         known: dict[Any, tuple[Mapping[str, str], Mapping[str, str], Counter[Call]]] = {}
         times: Counter[Any] = Counter()
@@ -401,7 +401,7 @@ class _Decisions:
                 known[key] = self._decide(row, place, scored)
             times[key] += 1
             planned.append(
-                JudgedResult(
+                ResultToJudge(
                     *(row.source, row.case, row.position, row.repetition, row.run_cost_usd),
                     kept=known[key][0],
                 )
@@ -563,7 +563,7 @@ def _write_results(run: Run, judging: JudgingPlan) -> None:
 
 
 def _kept_rows(
-    results: Sequence[JudgedResult], new_ids: Mapping[int, int]
+    results: Sequence[ResultToJudge], new_ids: Mapping[int, int]
 ) -> Iterator[Sequence[Any]]:
     """Yield the rows of the scores that are kept, which cost nothing here."""
     paths: dict[tuple[int, str], list[str]] = defaultdict(list)
