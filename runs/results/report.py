@@ -17,6 +17,7 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from runs.costs import CostPair, run_costs
+from runs.engine.plan import JUDGED_AGAIN
 from runs.models.results import ResultOutput
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
@@ -47,6 +48,7 @@ def summary_table(run: Run) -> str:
         ("Results", f"{done} done: {verdicts}{by_machine}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
         *_repetition_rows(run_repetitions(run), run.scale),
+        *_source_rows(run),
         *_cost_rows(run_costs(run)),
     ]
     width = max(len(name) for name, _ in rows)
@@ -67,6 +69,15 @@ def _repetition_rows(figures: RunRepetitions | None, scale: int) -> list[tuple[s
         spread = f"{score(figures.spread, scale)} of scores, over {cases}"
         rows.append(("Mean spread", spread.translate(GAPS)))
     return rows
+
+
+def _source_rows(run: Run) -> list[tuple[str, str]]:
+    """Return the row about outputs of another run; none for a run that asked its target."""
+    source = run.snapshot.get(JUDGED_AGAIN)
+    if source is None:
+        return []
+    of = f"{run.done_count} of {source['results']} of #{source['run']}"
+    return [("Outputs", f"{of}, judged again; their target cost was paid there")]
 
 
 def _share(share: Proportion) -> str:

@@ -1,4 +1,4 @@
-"""Rows 1 to 3: one run in one warm process, from its start to its finish."""
+"""Rows 1 to 3 and 14: one run in one warm process, from its start to its finish."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Work:
     goal_cpu_s: float
     latency_s: float | None = None
     limit_s: float | None = None
+    is_again: bool = False
 
 
 JUDGED = Work(
@@ -37,6 +38,14 @@ JUDGED = Work(
 )
 CHECKED = Work("2,000 cases, one deterministic check", 2_000, 8, 2.5, 2.0)
 MANY = Work("20,000 cases, one deterministic check", 20_000, 8, 25.0, 20.0)
+# The goal is 15 percent over what the calls take.
+AGAIN = Work(
+    "1,000 stored outputs judged again, judge of 100 ms, 50 at once",
+    *(1_000, 50, 2.3, 2.0),
+    latency_s=0.1,
+    limit_s=2.0,
+    is_again=True,
+)
 
 
 def lines(work: Work, servers: Servers, rounds: int) -> Iterator[Line]:
@@ -61,6 +70,8 @@ def measure(work: Work, servers: Servers, kind: str) -> dict[str, float]:
     arguments = [str(work.cases), str(work.at_once)]
     if work.latency_s is not None:
         arguments.append(servers.model(latency_s=work.latency_s))
+    if work.is_again:
+        arguments.append("--again")
     with (
         tempfile.TemporaryDirectory(prefix="evalsite-bench-") as folder,
         servers.database(kind) as database,
@@ -81,3 +92,4 @@ def measure(work: Work, servers: Servers, kind: str) -> dict[str, float]:
 judged = partial(lines, JUDGED)
 checked = partial(lines, CHECKED)
 many = partial(lines, MANY)
+again = partial(lines, AGAIN)

@@ -8,6 +8,8 @@ from evaluators.models import LanguageModel
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite, Target
+from runs.running.judging_again import JudgingRequest
+from runs.running.judging_again import judge_again as start_judging_again
 from runs.running.services import start_run
 from runs.specs.suites import SuiteSpec
 
@@ -68,7 +70,25 @@ def start(name: str, *, at_once: int) -> int:
 
 def execute_run(order: dict[str, Any]) -> None:
     """Start a run and execute it here; raises SystemExit unless every case passes."""
-    run = start_run(**order)
+    _execute(start_run(**order))
+
+
+def judge_again(order: dict[str, Any]) -> None:
+    """Change the prompt of the suite's judge and judge the outputs of its run again; each takes one call."""
+    suite = order["suite"]
+    spec = suite.spec
+    [leaf] = spec.evaluators.children
+    changed = leaf.replace(config={"prompt": "Is the answer right, kind and short?"})
+    suite.write(spec.replace(evaluators=spec.evaluators.replace(children=(changed,))))
+    request = JudgingRequest(concurrency=order["concurrency"])
+    [run] = start_judging_again([suite.runs.get()], request, by=None)
+    _execute(run)
+    calls = run.model_calls.count()
+    if calls != run.execution_count:
+        raise SystemExit(f"{run.execution_count} outputs took {calls} calls.")
+
+
+def _execute(run: Run) -> None:
     work_on_run(run.pk)
     ended = Run.objects.only("status", "pass_count", "execution_count").get(pk=run.pk)
     if ended.status != "completed" or ended.pass_count != ended.execution_count:

@@ -56,6 +56,8 @@ def test_the_page_says_what_is_kept_judged_and_left_out_and_starts_exactly_that(
     assert "by draft of v1, shorter" in head
     result = client.get(reverse("runs:result", args=(*place, "C-0", 1))).content.decode()
     assert result.count("kept from #1") == 2
+    of_source = reverse("runs:result", args=(run.suite.slug, source.number, "C-0", 1))
+    assert f'judges the output of <a href="{of_source}">run #1</a> again' in result
     rows = client.get(reverse("runs:run-list")).content.decode()
     assert f'judges outputs of <a href="{source_url}">#1</a>' in rows
     held = client.get(reverse("runs:run-delete", args=(run.suite.slug, source.number)))

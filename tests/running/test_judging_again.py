@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 
 from evaluators.models import AuditEntry
 from runs.costs import run_costs
-from runs.execution.run_worker import work_on_run
+from runs.execution import run_worker
+from runs.execution.reaper import reap
+from runs.execution.run_worker import ActiveRuns, work_on_run
+from runs.models.database import database_now
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run
 from runs.models.suites import Case, SuiteVersion
@@ -20,9 +24,11 @@ from runs.running.judging_again import (
     judge_again,
     plan_judging,
 )
+from runs.running.judging_estimate import estimate_judging
 from runs.running.retrying import resume_run, retry_results
 from runs.running.services import start_run
 from runs.suites.drafts import get_draft
+from tests.services.processes import wait_until
 from tests.support.factories import (
     change_suite,
     make_case,
@@ -31,7 +37,8 @@ from tests.support.factories import (
     make_target,
     make_user,
 )
-from tests.support.model_server import ModelServer
+from tests.support.model_server import ModelServer, good
+from tests.support.run_workers import late, work_in_thread
 from tests.support.trees import CHECK, JUDGED, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,6 +46,8 @@ StartRun = Callable[..., Run]
 TONE = {**JUDGED, "name": "tone", "config": {"prompt": "Is it kind?"}}
 STRICTER = {**TONE, "config": {"prompt": "Is it kind and short?"}}
 PRICES = {"input_price_usd_per_mtok": 1000, "output_price_usd_per_mtok": 5000}
+# More than are copied at once.
+MANY = 450
 # What one judge call of the server costs at these prices.
 CALL_USD = Decimal("0.2")
 
@@ -278,3 +287,43 @@ def test_a_form_that_is_sent_twice_judges_once_and_several_runs_are_a_campaign(
     assert [run.source_run_id for run in runs] == [source.pk, again.pk]
     assert runs[0].campaign.name == "all"
     assert Run.objects.filter(source_run__isnull=False).count() == 2
+
+
+def test_a_killed_worker_costs_no_more_than_the_calls_it_had_in_flight(
+    judged: Callable[..., Run], model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = judged(6)
+    change_suite(source.suite, tree=tree(JUDGED, STRICTER, CHECK))
+    [run] = judge_again([source], JudgingRequest(concurrency=2), by=None)
+    before = len(model_server.chats)
+    model_server.behave(good(), good(), then=late)
+    lost = work_in_thread(run)
+    model_server.wait_for_chats(before + 4)
+    wait_until(lambda: run.model_calls.count() == 2)
+    reap(now=database_now() + timedelta(seconds=60))
+    # A process of its own takes over what the lost one held.
+    monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
+    model_server.behave(then=good())
+    work_on_run(run.pk)
+    model_server.release()
+    lost.join(60)
+
+    run.refresh_from_db()
+    assert (run.status, run.done_count, run.pass_count) == ("completed", 6, 6)
+    assert len(model_server.chats) == before + 6 + 2
+    assert set(run.model_calls.values_list("evaluator_path", flat=True)) == {"tone"}
+    assert run.results.filter(scores__details__kept=True).distinct().count() == 6
+
+
+def test_as_many_outputs_under_one_added_judge_take_exactly_as_many_calls(
+    start_recorded: StartRun, model_server: ModelServer
+) -> None:
+    source = start_recorded(*["a refund"] * MANY)
+    work_on_run(source.pk)
+    source.refresh_from_db()
+    fast = make_model(slug="judge", base_url=model_server.base_url, concurrency=50)
+    change_suite(source.suite, tree=tree(CHECK, TONE), judge=fast)
+    assert estimate_judging(plan_judging(source, JudgingRequest(), None)).calls == MANY
+    run = judge(source)
+    assert (run.status, run.pass_count, run.concurrency) == ("completed", MANY, 50)
+    assert (len(model_server.requests), run.model_calls.count()) == (MANY, MANY)
