@@ -261,6 +261,13 @@ def database_settings(url: str, *, data_dir: Path, lease_s: int) -> dict[str, An
     raise ValueError(f"does not name a database Evalsite knows; write {EXAMPLES}")
 
 
+def limit_statements(database: dict[str, Any], *, seconds: int) -> None:
+    """Let PostgreSQL give up each statement after so many seconds, 0 for never; parameters of the URL override it."""
+    if "pool" in database["OPTIONS"]:
+        own = database["OPTIONS"]["options"]
+        database["OPTIONS"]["options"] = f"-c statement_timeout={seconds}s {own}"
+
+
 def _sqlite_at(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     path = unquote(parts.path.removeprefix("/"))

@@ -62,6 +62,13 @@ BUSY = Outage(
     "Try again in a moment. If it happens often, check what keeps the database busy, and whether its "
     "max_connections is enough for all web and worker processes.",
 )
+SLOW = Outage(
+    "slow",
+    "The database took too long",
+    "What this page asks for was not found in the time that a request has.",
+    "Ask for less: a narrower filter, fewer runs or a smaller one. If it happens often, the administrator of the "
+    "server should check what keeps the database busy. EVALSITE_MAX_STATEMENT_S sets the time.",
+)
 DAMAGED = Outage(
     "damaged",
     "The database file is damaged",
@@ -78,7 +85,7 @@ BY_SQLSTATE = {
     "53300": BUSY,
     "53400": BUSY,
     "55P03": BUSY,
-    "57014": BUSY,
+    "57014": SLOW,
     "40P01": BUSY,
 }
 BY_SQLITE_CODE = {

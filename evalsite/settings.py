@@ -132,6 +132,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LEASE_S = ENV.number("EVALSITE_LEASE_S", 30, least=2, most=600)
 # Minutes after which a run is ended that was started without another longest time; 0 for never.
 MAX_RUN_MINUTES = ENV.number("EVALSITE_MAX_RUN_MINUTES", 24 * 60, least=0, most=525_600)
+# Seconds after which PostgreSQL gives up a statement of a web process with separate workers; 0 for never.
+MAX_STATEMENT_S = ENV.number("EVALSITE_MAX_STATEMENT_S", 60, least=0, most=3600)
 # Seconds from the signal that ends a process until its service manager kills it.
 STOP_S = ENV.number("EVALSITE_STOP_S", 30, least=10, most=3600)
 # A file that a worker touches with every heartbeat, for an external watchdog.

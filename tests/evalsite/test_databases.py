@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError, connections
 from django.db.backends.postgresql.base import DatabaseWrapper
 
-from evalsite.env import database_settings
+from evalsite.env import database_settings, limit_statements
 from tests.services.processes import free_port
 
 
@@ -67,7 +67,9 @@ def make_wrapper(options: dict[str, Any]) -> DatabaseWrapper:
 
 @pytest.fixture
 def postgresql_wrapper(db: None, postgresql_url: str, tmp_path: Path) -> Iterator[DatabaseWrapper]:
-    wrapper = make_wrapper(database_settings(postgresql_url, data_dir=tmp_path, lease_s=7))
+    database = database_settings(postgresql_url, data_dir=tmp_path, lease_s=7)
+    limit_statements(database, seconds=9)
+    wrapper = make_wrapper(database)
     yield wrapper
     wrapper.close()
     wrapper.close_pool()
@@ -81,11 +83,12 @@ def value(wrapper: DatabaseWrapper, query: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_the_server_limits_idle_sessions_and_lock_waits(
+def test_the_server_limits_statements_idle_sessions_and_lock_waits(
     postgresql_wrapper: DatabaseWrapper,
 ) -> None:
     assert value(postgresql_wrapper, "SHOW idle_in_transaction_session_timeout") == "7s"
     assert value(postgresql_wrapper, "SHOW lock_timeout") == "7s"
+    assert value(postgresql_wrapper, "SHOW statement_timeout") == "9s"
     assert value(postgresql_wrapper, "SHOW application_name") == "evalsite"
 
 

@@ -42,6 +42,7 @@ def of_sqlite(code: int) -> Exception:
         (wrapped(OperationalError, psycopg.errors.DiskFull("no space")), "full"),
         (wrapped(DatabaseError, psycopg.errors.ReadOnlySqlTransaction("standby")), "read-only"),
         (wrapped(OperationalError, psycopg.errors.LockNotAvailable("locked")), "busy"),
+        (wrapped(OperationalError, psycopg.errors.QueryCanceled("statement timeout")), "slow"),
         (of_sqlite(sqlite3.SQLITE_CANTOPEN), "unreachable"),
         (of_sqlite(sqlite3.SQLITE_FULL), "full"),
         (of_sqlite(sqlite3.SQLITE_READONLY_DIRECTORY), "read-only"),
@@ -138,6 +139,22 @@ def test_the_outage_page_needs_no_database(
         "The database does not answer (GET /runs/)"
     ]
     assert logged[0].exc_info is None
+
+
+def test_a_page_that_the_database_gives_up_says_what_to_do(client: Client) -> None:
+    def take_too_long(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        if connection.vendor == "sqlite":
+            raise wrapped(OperationalError, psycopg.errors.QueryCanceled("statement timeout"))
+        return execute("SELECT pg_sleep(600)", None, False, context)
+
+    if connection.vendor == "postgresql":
+        connection.cursor().execute("SET statement_timeout = '20ms'")
+    with connection.execute_wrapper(take_too_long):
+        response = client.get("/runs/")
+    assert response.status_code == 503
+    assert "<h1>The database took too long</h1>" in response.text
+    assert "Ask for less: a narrower filter" in response.text
+    assert client.get("/runs/").status_code == 200
 
 
 @pytest.mark.parametrize("fragment", ["run-live", "run-rows", "run-results"])

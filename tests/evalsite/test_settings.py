@@ -157,6 +157,29 @@ def test_the_web_process_loads_no_heavy_libraries(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_only_the_web_process_beside_separate_workers_limits_statements(tmp_path: Path) -> None:
+    script = (
+        "import evalsite; evalsite.load(); from django.db import connection;"
+        "has_limit = lambda: 'statement_timeout=5s' in connection.settings_dict['OPTIONS']['options'];"
+        "before = has_limit(); import evalsite.asgi; print(before, has_limit())"
+    )
+    env = {
+        "EVALSITE_DATA_DIR": str(tmp_path),
+        "EVALSITE_MAX_STATEMENT_S": "5",
+        "DATABASE_URL": "postgresql://ada@db.example/evals",
+    }
+    for broker, limits in (("redis://localhost:6379/0", "False True"), ("", "False False")):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={**os.environ, **env, "CELERY_BROKER_URL": broker},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.strip() == limits, done.stderr
+
+
+@pytest.mark.slow
 def test_the_objects_of_a_large_page_are_not_walked_again_and_again(tmp_path: Path) -> None:
     script = (
         "import evalsite, gc; evalsite.load(); walks = [];"
