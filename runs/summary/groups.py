@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -44,7 +45,7 @@ class GroupValue:
     known: int
 
 
-@dataclass(slots=True)
+@dataclass
 class GroupFigures:
     """The cases of one group; its `name` is None for those that have none.
 
@@ -69,12 +70,12 @@ class GroupFigures:
         """Return how many cases are in the group."""
         return len(self.members)
 
-    @property
+    @cached_property
     def states(self) -> Mapping[str, int]:
         """Return the number of cases by state."""
         return Counter(case.state for case in self.members)
 
-    @property
+    @cached_property
     def executions(self) -> int:
         """Return how many executions the cases have."""
         return sum(case.executions for case in self.members)
@@ -94,17 +95,17 @@ class GroupFigures:
         """Return the mean latency of the `timed` executions."""
         return _mean(*_total([case.latencies for case in self.members]))
 
-    @property
+    @cached_property
     def timed(self) -> int:
         """Return how many executions have a latency."""
         return sum(count for _, count in (case.latencies for case in self.members))
 
-    @property
+    @cached_property
     def target_usd(self) -> Decimal | None:
         """Return the sum of the known target costs."""
         return sum_known(case.target_usd for case in self.members)
 
-    @property
+    @cached_property
     def judge_usd(self) -> Decimal | None:
         """Return the sum of the known judge costs."""
         return sum_known(case.judge_usd for case in self.members)
