@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, read_policy
 from runs.models.results import EvaluatorScore, Result, Retry, ScoreState
 from runs.models.run_cases import VERDICTS, RunCase
 from runs.models.runs import Run
-from runs.models.stored import unpack_leaf_scores
+from runs.models.stored import Kept, unpack_leaf_scores
 from runs.models.suites import Case
 from runs.results.result_state import Override
 from runs.results.runs import RunGate, cases_gate, metrics_gate
@@ -225,15 +225,14 @@ def _records(run: Run, names: Mapping[int, CaseNames]) -> RunRecords:
     )
 
 
-def comparison_side(run: Run, records: RunRecords) -> ComparisonSide:
-    """Return one side from a run's executions; the policy frozen with the run decides its cases' verdicts.
+def _decide_cases(run: Run, records: RunRecords) -> Mapping[str, CaseSide]:
+    """Return the cases of a run by key; the policy frozen with the run decides their verdicts.
 
     Raises UnreadableSnapshotError for a run of another version.
     """
     policy = read_plan(run.snapshot).policy
     known: dict[tuple[Facts, ...], CaseDecided] = {}
-    cases = {key: _case(group, policy, known) for key, group in records.groups.items()}
-    return ComparisonSide(run, records, cases)
+    return {key: _case(group, policy, known) for key, group in records.groups.items()}
 
 
 def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
@@ -528,26 +527,56 @@ class SameRunError(DomainError):
 def build_comparison(
     baseline: Run, candidate: Run, tolerances: Tolerances, *, only_shared: bool = False
 ) -> Comparison:
-    """Compare two runs; the policy frozen with each run decides its cases' verdicts. Three queries.
+    """Compare two runs; the policy frozen with each run decides its cases' verdicts.
 
-    With `only_shared` the figures count only the cases that both runs have. Raises
-    UnreadableSnapshotError for a run of another version.
+    Three queries; none where the same results of runs that are over were just compared. With `only_shared` the
+    figures count only the cases that both runs have. Raises UnreadableSnapshotError for a run of another version.
     """
-    old, new = read_records(baseline, candidate)
-    in_both = old.groups.keys() & new.groups.keys()
-    if only_shared:
-        old, new = old.only(in_both), new.only(in_both)
-    before, after = comparison_side(baseline, old), comparison_side(candidate, new)
-    cases = compare_cases(before.cases, after.cases)
+    runs = baseline, candidate
+    compare = partial(_compare_results, baseline, candidate, only_shared=only_shared)
+    size = sum(run.execution_count for run in runs)
+    # Claims, which do not change the version, change results of an active run.
+    if size > MAX_KEPT_EXECUTIONS or any(run.is_active for run in runs):
+        compared = compare()
+    else:
+        versions = tuple((run.pk, run.results_version) for run in runs)
+        compared = COMPARED.get((*versions, only_shared), compare)
+    before, after = map(ComparisonSide, runs, compared.records, compared.cases)
     return Comparison(
         baseline=before,
         candidate=after,
         tolerances=tolerances,
-        cases=cases,
-        shared=len(shared_changes(cases)),
-        in_both=len(in_both),
+        cases=compared.changes,
+        shared=len(shared_changes(compared.changes)),
+        in_both=compared.in_both,
         is_of_shared_cases=only_shared,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedResults:
+    """What the results of two runs say: the records and cases of each, and every change; `in_both` cases are shared."""
+
+    records: Sequence[RunRecords]
+    cases: Sequence[Mapping[str, CaseSide]]
+    changes: tuple[CaseChange, ...]
+    in_both: int
+
+
+# The parts of a comparison's page, its filters and the steps through its cases ask about the same two runs. Of 20,000
+# cases each they take 37 MB, so a process keeps no others.
+COMPARED: Kept[ComparedResults] = Kept(1)
+MAX_KEPT_EXECUTIONS = 40_000
+
+
+def _compare_results(baseline: Run, candidate: Run, *, only_shared: bool) -> ComparedResults:
+    old, new = read_records(baseline, candidate)
+    in_both = old.groups.keys() & new.groups.keys()
+    if only_shared:
+        old, new = old.only(in_both), new.only(in_both)
+    before, after = _decide_cases(baseline, old), _decide_cases(candidate, new)
+    changes = compare_cases(before, after)
+    return ComparedResults((old, new), (before, after), changes, len(in_both))
 
 
 def comparison_heading(baseline: Run, candidate: Run) -> str:

@@ -532,6 +532,7 @@ class Migration(migrations.Migration):
                 ("summary", models.JSONField(blank=True, null=True)),
                 ("snapshot", models.JSONField()),
                 ("leaf_scores", models.BinaryField(blank=True, null=True)),
+                ("results_version", models.UUIDField(default=uuid.uuid4, editable=False)),
                 ("external_names", models.JSONField(blank=True, default=list)),
                 (
                     "campaign",

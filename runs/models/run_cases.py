@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from django.db import models
 from django.db.models import (
@@ -71,7 +72,7 @@ class RunCaseQuerySet(models.QuerySet["RunCase"]):
     def refresh(
         self, run_id: int, cases: Iterable[int], *, policy: PolicySpec | None = None
     ) -> None:
-        """Store where these cases of a run stand, by the rule applied to their results.
+        """Store where these cases of a run stand, by the rule applied to their results, and give these a new version.
 
         Everything that changes results calls this in the same transaction, while it holds the run.
         `policy` is the run's; without it, it is read.
@@ -99,6 +100,7 @@ class RunCaseQuerySet(models.QuerySet["RunCase"]):
                 for case, results in by_case.items()
             )
             update_rows(RunCase, STATE_COLUMNS, states, key=("run_id", "case_id"))
+        Run.objects.filter(pk=run_id).update(results_version=uuid4())
 
     def live(self, *runs: Run) -> LiveCases:
         """Add `live_state` to the cases of these runs: the state, or `running` while a worker works on the case.

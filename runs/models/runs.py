@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Self
+from uuid import uuid4
 
 from django.conf import settings
 from django.db import models
@@ -147,7 +148,8 @@ class Run(models.Model):
     `started_at` it is ended; None for never.
     A run with `is_deleted` is gone for everybody but the worker that deletes its rows. `removal` is the
     removal that works on it. Who removed outputs or details, and when, is kept; "retention" is the rule.
-    `stored_bytes` is the size of its rows by part when they were measured.
+    `stored_bytes` is the size of its rows by part when they were measured. `results_version` is another random value
+    after every change of its results, even after a backup was restored.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="runs")
@@ -202,6 +204,7 @@ class Run(models.Model):
     summary = models.JSONField(null=True, blank=True)
     snapshot = models.JSONField()
     leaf_scores = models.BinaryField(null=True, blank=True)
+    results_version = models.UUIDField(default=uuid4, editable=False)
     # The external scores that its results have, as filters and columns name them: source/name.
     external_names = models.JSONField(default=list, blank=True)
     removal = models.ForeignKey(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
-from threading import Lock
 from typing import Any
 
 from django.db.models import TextField
@@ -20,7 +18,7 @@ from runs.engine.plan import read_plan
 from runs.models.removals import RemovalPart
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.runs import Run, RunStatus
-from runs.models.stored import LeafScores, decode_leaf_scores, pack_leaf_scores
+from runs.models.stored import Kept, LeafScores, decode_leaf_scores, pack_leaf_scores
 from runs.models.suites import Case
 from runs.running.rules import Origins
 from runs.what_if.asking import RuleChange, WhatIf, fixed_results, what_if
@@ -59,29 +57,9 @@ class RunNotEndedError(DomainError):
     code = "run_not_ended"
 
 
-@dataclass(slots=True)
-class _Kept:
-    """A small cache of recent runs, because moving a slider sends many requests."""
-
-    size: int = MAX_KEPT
-    values: OrderedDict[str, Any] = field(default_factory=OrderedDict)
-    lock: Lock = field(default_factory=Lock)
-
-    def get(self, key: str, make: Callable[[], Any]) -> Any:
-        with self.lock:
-            if key in self.values:
-                self.values.move_to_end(key)
-                return self.values[key]
-        value = make()
-        with self.lock:
-            self.values[key] = value
-            while len(self.values) > self.size:
-                self.values.popitem(last=False)
-        return value
-
-
-DECODED = _Kept()
-FIXED = _Kept()
+# Moving a slider sends many requests about one run.
+DECODED: Kept[LeafScores] = Kept(MAX_KEPT)
+FIXED: Kept[frozenset[int]] = Kept(MAX_KEPT)
 
 
 @dataclass(frozen=True, slots=True)

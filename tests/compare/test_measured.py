@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluators.scoring.numbers import mean
-from runs.compare.comparison import ComparisonSide, comparison_side, measured_scores, read_records
+from runs.compare.comparison import ComparisonSide, measured_scores, read_records
 from runs.compare.evidence import EVALUATOR, MeasuredFigure
 from runs.engine.plan import OUTCOMES_PATH
 from runs.models.runs import Run
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 def read_side(run: Run) -> ComparisonSide:
     """Return a run as one side of a comparison."""
-    return comparison_side(run, *read_records(run))
+    return ComparisonSide(run, *read_records(run), cases={})
 
 
 def test_the_outcomes_judged_beside_a_tree_are_called_what_pages_call_them():

@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from evaluators.templatetags.figures import NO_BREAK, delta, pct
+from runs.compare.comparison import COMPARED
 from runs.compare.evidence import EVALUATOR, MeasuredChange, MeasuredFigure, OwnMean, Paired
 from runs.compare.measures import metric_groups
 from runs.engine.plan import read_plan
@@ -399,6 +400,7 @@ def test_one_run_twice_and_unknown_runs_are_answered(client, runs):
 
 def test_queries_do_not_grow_with_the_cases(client, runs, django_assert_max_num_queries):
     client.get(address(runs))
+    COMPARED.values.clear()
     with django_assert_max_num_queries(21) as few:
         client.get(address(runs))
     many = [make_scored_run(verdicts=BEFORE * 8, suite=runs[0].suite) for _ in range(2)]

@@ -68,12 +68,14 @@ def test_a_late_call_is_booked_in_every_figure_and_changes_no_result(
 ) -> None:
     run, worker = stopped_in_flight
     before, results = ledger(run), list(run.results.values_list("status", "verdict", "score"))
+    version = again(run).results_version
     model_server.release()
     worker.join(30)
 
     run = again(run)
     assert list(run.results.values_list("status", "verdict", "score")) == results
     assert ledger(run) > before
+    assert run.results_version != version
     assert run.run_cost_usd + run.evaluation_cost_usd == ledger(run)
     means = run.summary["means"]
     assert Decimal(means["run_cost_usd"]) == run.run_cost_usd

@@ -20,6 +20,7 @@ from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
 from tests.sharing.linked import sent, share, subject
+from tests.support.factories import refresh_cases
 from tests.support.members import make_client, make_member
 from tests.support.white_space import text_of
 
@@ -57,6 +58,7 @@ def test_only_what_was_shown_is_shared(editor_client: Client, runs: tuple[Run, R
     assert "has changed since the preview" in text_of(deeper)
     assert "STEP-OUT-mark" in deeper.content.decode()
     Result.objects.filter(run=runs[1]).update(verdict="pass", score=0.9)
+    refresh_cases(runs[1])
     changed = editor_client.post(address, sent(page, fields))
     assert changed.status_code == 422
     assert not ShareLink.objects.exists()

@@ -1,0 +1,78 @@
+"""What is kept of a comparison is never older than the results of its runs, and spares reading them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from evaluators.scoring.types import Verdict
+from runs.compare.comparison import COMPARED, Comparison, build_comparison
+from runs.compare.rules import Tolerances
+from runs.execution.run_worker import work_on_run
+from runs.models.runs import Run
+from runs.reviews.services import ReviewDecision, ask_for_review, decide, undo
+from runs.running.retrying import resume_run, retry_results, stop_run
+from runs.running.services import start_run
+from tests.support.factories import again, make_user
+from tests.support.scored_runs import finished_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def compare(*runs: Run) -> Comparison:
+    """Compare two runs as they are stored now."""
+    return build_comparison(*(again(run) for run in runs), Tolerances())
+
+
+def test_every_change_of_results_is_in_the_next_comparison() -> None:
+    """A review, its undoing, a retry, a stop, a resumption and their work each change what a comparison shows."""
+    before = finished_run()
+    target = before.target
+    after = start_run(suite=before.suite, target=target, started_by=None)
+    stop_run(after, stopped_by=None)
+    reviewer = make_user(role="reviewer")
+
+    def review() -> None:
+        item = ask_for_review(again(before).results.first(), by=None)
+        decide(item, ReviewDecision(Verdict.FAIL), by=reviewer)
+
+    def work() -> None:
+        work_on_run(after.pk)
+
+    def retry() -> None:
+        reviewed = list(before.results.exclude(reviewed_verdict="").values_list("pk", flat=True))
+        retry_results(again(before), asked_by=None, which="all", result_ids=reviewed)
+        work_on_run(before.pk)
+
+    ways: list[Callable[[], object]] = [
+        review,
+        lambda: undo(before.results.first().review_item, by=reviewer),
+        review,
+        retry,
+        lambda: resume_run(again(after), resumed_by=None),
+        work,
+    ]
+    shown = compare(before, after).cases
+    for change in ways:
+        change()
+        kept = compare(before, after).cases
+        assert kept != shown
+        COMPARED.values.clear()
+        shown = compare(before, after).cases
+        assert kept == shown
+
+
+def test_the_same_results_are_read_once_and_those_of_an_active_run_always(
+    django_assert_num_queries,
+) -> None:
+    before, after = finished_run(), finished_run()
+    first = build_comparison(before, after, Tolerances())
+    with django_assert_num_queries(0):
+        second = build_comparison(before, after, Tolerances(max_avg_score_drop=0.5))
+    assert (second.cases, second.tolerances.max_avg_score_drop) == (first.cases, 0.5)
+
+    started = start_run(suite=before.suite, target=before.target, started_by=None)
+    COMPARED.values.clear()
+    compare(before, started)
+    assert not COMPARED.values
