@@ -12,10 +12,18 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evaluators.scoring.types import Verdict
-from runs.models.runs import Campaign
+from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite
 from runs.reviews.services import ReviewDecision, ask_for_review, decide
-from tests.support.factories import make_campaign, make_scored_run, make_suite
+from tests.support.charts import make_heated_run
+from tests.support.factories import (
+    make_campaign,
+    make_result,
+    make_run,
+    make_scored_run,
+    make_suite,
+    make_target,
+)
 from tests.support.queue import queued_run
 
 pytestmark = pytest.mark.django_db
@@ -126,3 +134,119 @@ def test_counts_of_the_agreement_lead_to_as_many_results_as_they_say(
         there = viewer_client.get(urljoin(address, url)).text
         listed = there.split('id="cases"')[1].split("</table>")[0]
         assert len(re.findall("<tr>", listed.split("<tbody>")[1])) == count, url
+
+
+ERRORS = re.compile(r'<li data-verdict="error"><a href="[^"]*">.*?<b>(\d+)</b>', re.DOTALL)
+RATE = re.compile(
+    r'<a href="([^"]*\?q=verdict[^"]*)">(\d+)\.\d%</a><small\s*>(\d+) of\s+(\d+)</small>'
+)
+
+
+def body_rows(page: str, table: str) -> int:
+    """Return how many rows the table with this beginning of its tag has."""
+    return page.partition(table)[2].partition("<tbody")[2].partition("</tbody>")[0].count("<tr")
+
+
+def linked(page: str, part: str) -> tuple[str, int]:
+    """Return the address and the number of the first count that is a link behind a text."""
+    found = re.search(r'<a\b[^>]*href="([^"]*)"[^>]*>\s*(\d+)', page.partition(part)[2], re.DOTALL)
+    assert found, f"no count behind {part}"
+    return html.unescape(found[1]), int(found[2])
+
+
+def test_counts_of_home_lead_to_as_many_suites_runs_and_results_as_they_say(
+    viewer_client: Client, editor: User, suite: Suite
+) -> None:
+    make_scored_run(suite=make_suite(title="Travel"), verdicts=["pass", "error"])
+    make_suite(title="Never run")
+    for title in ("On", "Also on"):
+        make_scored_run(
+            suite=make_suite(title=title), verdicts=["running"], status="running", finished_at=None
+        )
+    for result in suite.runs.get(number=2).results.order_by("position")[:3]:
+        ask_for_review(result, by=editor)
+    home = viewer_client.get("/").text
+    dashboard = home.partition('id="dashboard"')[2].partition("</dl>")[0]
+    chips = CHIP.findall(home.partition('id="suite-chips"')[2])
+    suites = [linked(dashboard, "Gates failing"), *((url, int(count)) for url, count in chips)]
+    assert len(suites) == 6
+    for url, count in suites:
+        listed = viewer_client.get(urljoin("/", html.unescape(url))).text
+        assert body_rows(listed, '<table class="suites"') == count, url
+    # Errors are counted in results, and lead to the suites that have them.
+    url, count = linked(dashboard, "Errors")
+    erring = viewer_client.get(url).text
+    errors = [int(each) for each in ERRORS.findall(erring)]
+    assert (sum(errors), len(errors)) == (count, 1)
+    url, count = linked(dashboard, "Running now")
+    assert (body_rows(viewer_client.get(url).text, "<table"), count) == (2, 2)
+    for part in ("Waiting for review", 'class="num waiting"'):
+        url, count = linked(home, part)
+        assert f"{count} of {count} waiting" in " ".join(viewer_client.get(url).text.split())
+
+
+def test_counts_of_a_suite_campaign_and_target_lead_to_as_many_rows_as_they_say(
+    viewer_client: Client, suite: Suite
+) -> None:
+    target = make_target(name="agent 1.5")
+    Run.objects.update(target=target, target_name=target.name)
+    tabs = viewer_client.get("/suites/support/").text.partition('class="tabs"')[2]
+    for part, table in ((">Cases", "<table"), (">Runs", "<table")):
+        link, _, after = tabs.partition(part)
+        url = html.unescape(re.findall(r'href="([^"]*)"', link)[-1])
+        count = int(re.search(r">(\d+)<", after)[1])  # type: ignore[index]  # a count follows
+        assert body_rows(viewer_client.get(url).text, table) == count, url
+    address = f"/campaigns/{Campaign.objects.get().pk}/"
+    chips = CHIP.findall(viewer_client.get(address).text.partition('id="campaign-cases"')[2])
+    assert len(chips) > 1
+    for url, number in chips:
+        listed = viewer_client.get(urljoin(address, html.unescape(url))).text
+        assert body_rows(listed, '<table class="compact cross"') == int(number), url
+    # The pass rate of a target leads to what did not pass, as everywhere.
+    for address in ("/targets/", f"/targets/{target.pk}/"):
+        page = viewer_client.get(address).text
+        rates = RATE.findall(page)
+        assert len(rates) == 1
+        url, rate, passed, ran = rates[0]
+        assert int(rate) == 100 * int(passed) // int(ran)
+        assert rows(viewer_client.get(url).text) == int(ran) - int(passed)
+
+
+def test_counts_of_repetitions_lead_to_as_many_cases_as_they_say(viewer_client: Client) -> None:
+    run = make_run(suite=make_suite(slug="support", cases=3), repetitions=2)
+    ends = (("pass", "pass"), ("pass", "fail"), ("fail", "fail"))
+    for case, verdicts in zip(run.suite.cases.order_by("position"), ends, strict=True):
+        for number, verdict in enumerate(verdicts, start=1):
+            make_result(run=run, case=case, repetition=number, verdict=verdict, score=0.5)
+    page = viewer_client.get("/suites/support/runs/1/").text.partition('id="run-repetitions"')[2]
+    for part, count in (("Passed every time", 1), ("Passed at least once", 2), ("Flaky", 1)):
+        url, number = linked(page, part)
+        assert (number, rows(viewer_client.get(url).text)) == (count, count), part
+    columns = COLUMN.findall(viewer_client.get("/suites/support/runs/1/pictures/repetitions/").text)
+    assert len(columns) == 3
+    for url, number in columns:
+        assert rows(viewer_client.get(urljoin(RUN, html.unescape(url))).text) == int(number), url
+
+
+@pytest.mark.parametrize(
+    "address", [f"{RUN}heat-map/", f"/compare/heat-map/{PAIR.partition('/compare/')[2]}"]
+)
+def test_every_cell_of_a_heat_map_opens_the_result_that_it_shows(
+    viewer_client: Client, address: str
+) -> None:
+    before = make_heated_run((0.9, 0.0, 1.0), (0.4, 1.0, 0.34), (None, 0.0, None))
+    make_heated_run((0.5, 1.0, 0.2), (0.4, 1.0, 0.34), (0.6, 0.0, 0.5), suite=before.suite)
+    heated = viewer_client.get(address).text
+    cells = re.findall(r"<td[^>]*data-(?:level|state)[^>]*>(.*?)</td>", heated, re.DOTALL)
+    assert len(cells) == (12 if "compare" in address else 6)
+    for cell in cells:
+        link = re.search(r'<a href="([^"]*)" tabindex="-1">([^<]*)</a>', cell)
+        assert link, cell
+        result = viewer_client.get(html.unescape(link[1]))
+        assert result.status_code == 200
+        figure = link[2].lstrip("0")
+        if figure != "!":
+            assert f"{float(figure):.2f}" in result.text, cell
+    # The head of a column lists what the evaluator scored low, or what fell.
+    for url in re.findall(r'<th[^>]*>\s*<a\s+href="([^"]*\?[^"]*q=[^"]*)"', heated):
+        assert rows(viewer_client.get(urljoin(address, html.unescape(url))).text) > 0, url

@@ -101,6 +101,20 @@ def test_a_cell_of_the_matrix_filters_the_list(client: Client, run: Run, ada: Us
     assert "No case flips from pass → fail any more." in gone
 
 
+def test_every_cell_of_the_matrix_lists_as_many_cases_as_it_says(
+    client: Client, run: Run, ada: User
+) -> None:
+    ask(client, run.suite, ada, autosave="1", pass_threshold="0", borderline_threshold="0")
+    page = client.get(address(run.suite), {"run": "1"})
+    matrix = page.text.partition('<table class="matrix"')[2].partition("</table>")[0]
+    cells = re.findall(r'href="([^"]*)"\s+aria-label="[^"]*: (\d+) case', matrix)
+    assert len(cells) == 2
+    for url, count in cells:
+        assert len(client.get(url.replace("&amp;", "&")).context["table"].rows) == int(count), url
+    flipped = page.context["what_if"].answer.what_if.cases_flipped
+    assert sum(int(count) for _, count in cells) == flipped
+
+
 def test_the_editor_saves_the_draft_with_every_edit(client: Client, run: Run, ada: User) -> None:
     untouched = ask(client, run.suite, ada, autosave="1")
     assert not SuiteDraft.objects.exists()
