@@ -266,6 +266,7 @@ def _read(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         return stream.read(member.file_size + 1)
 
 
+STEPS_UP = re.compile(r"\A(?:file://)?(?:\.\./)+")
 OUTSIDE = "is outside the folder of the suite; give the folder that contains both"
 
 
@@ -331,13 +332,12 @@ def files_origin(files: Mapping[str, bytes]) -> Origin:
 def missing_file_message(reference: str, files: Mapping[str, bytes], folder: str = "") -> str:
     """Return the message that a file is missing which a file in a folder refers to, with the remedy.
 
-    AgentV also searches the folders above. Here what a name means must not depend on what else was given, so
+    AgentV also searches from the folders above. Here what a name means must not depend on what else was given, so
     a file that is there among those given is only proposed.
     """
     shown = repr(reference.strip())
-    above = (
-        files.find_above(reference_path(reference), folder) if isinstance(files, Subfolder) else ""
-    )
+    path = reference_path(STEPS_UP.sub("", reference.strip()))
+    above = files.find_above(path, folder) if isinstance(files, Subfolder) else ""
     if above:
         return f"the file {shown} is not here but in a folder above, which is not searched; write {above!r}"
     return files_origin(files).value.format(shown)

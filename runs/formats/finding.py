@@ -212,13 +212,14 @@ class SuiteSearch:
             return ()
 
         # Even if the suite is refused: problems of its cases are reported once, as part of it.
-        named = filter(None, cases_file_paths(document))
-        self.mentioned[path] = set(map(self.bundle.given_as, named))
+        named = [self.bundle.given_as(name) for name in cases_file_paths(document) if name]
+        self.mentioned[path] = set(named)
 
         def read(file: str, files: Mapping[str, bytes]) -> Suites:
             return (suite_files.parse_suite(replace(document, file=file), files, self.profile),)
 
-        return self._seen_from(path, read, content)
+        cases = (self.bundle.files[name] for name in named if name in self.bundle.files)
+        return self._seen_from(path, read, content, *cases)
 
     def _seen_from(self, path: str, read: Reader, *texts: bytes) -> Suites:
         """Return the suites read from their base folder, with every place relative to the top folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from io import BytesIO
@@ -174,6 +175,19 @@ def test_the_proposed_path_leads_to_the_file_above() -> None:
     text = SCRIPTED.replace(b"./scripts", b"../../scripts")
     (found,) = suites({"evals/deep/s.yaml": text, "scripts/exact.py": b""}).suites
     assert list(found.content.files) == ["scripts/exact.py"]
+
+
+def test_files_beside_the_folder_are_found_from_cases_in_a_file_of_their_own() -> None:
+    turn = {"role": "user", "content": [{"type": "file", "value": "../docs/a.md"}]}
+    cases = json.dumps({"id": "A", "input": [turn]}).encode()
+    files = {"evals/s.yaml": b"tests: ./cases.jsonl\n", "evals/cases.jsonl": cases}
+    (found,) = suites({**files, "docs/a.md": b"Read this."}).suites
+    assert "Read this." in str(found.content.cases[0].input)
+    (problem,) = problems(files)
+    assert "the file '../docs/a.md' is not among the files given" in problem
+    deeper = {f"suites/{name}": content for name, content in files.items()}
+    (problem,) = problems({**deeper, "docs/a.md": b"Read this."})
+    assert "in a folder above, which is not searched; write '../../docs/a.md'" in problem
 
 
 def test_what_lies_outside_is_said_to_need_the_folder_above() -> None:
