@@ -116,7 +116,8 @@ def test_identical_outputs_are_decided_at_once_by_keyboard(
     # The key shows at once that it was heard, before there is an answer.
     held: list[Route] = []
     page.route("**/decide/", lambda route: held.append(route))
-    page.keyboard.press("Enter")
+    with page.expect_request("**/decide/"):
+        page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Save and next")).to_have_css("opacity", "0.6")
     held[0].continue_()
     expect(page.locator("#review-head")).to_contain_text("run #3")

@@ -62,9 +62,12 @@ def test_keys_move_between_rows_and_pages_and_can_be_turned_off(home: Page) -> N
     home.keyboard.press("g")
     home.keyboard.press("r")
     expect(home.get_by_role("heading", level=1)).to_have_text("Runs")
+    # Its script hears the keys.
+    home.wait_for_load_state()
     home.keyboard.press("g")
     home.keyboard.press("s")
     expect(home.get_by_role("heading", level=1)).to_have_text("Suites")
+    home.wait_for_load_state()
     home.keyboard.press("?")
     keys = home.get_by_role("dialog", name="Keyboard shortcuts")
     keys.get_by_role("switch").uncheck()
