@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from typing import Any
 
@@ -204,11 +204,8 @@ def brief_summary(
 ) -> BriefSummary:
     """Return verdicts, scores and gates as `summarise` does, in a fraction of its time."""
     rows = list(executions)
-    by_case: dict[str, list[ExecutionRecord]] = {}
-    for row in rows:
-        by_case.setdefault(row.case, []).append(row)
-    known: dict[tuple[Any, ...], tuple[str, float | None]] = {}
-    cases = {case: _standing(group, policy, known) for case, group in by_case.items()}
+    known: dict[Facts, tuple[str, float | None]] = {}
+    cases = {case: _standing(group, policy, known) for case, group in _by_case(rows).items()}
     scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
     average = mean(scores)
     gates = evaluate_gates(rows, policy, (average, len(scores)), is_completed=is_completed)
@@ -223,15 +220,31 @@ def brief_summary(
     )
 
 
+def _by_case(rows: Iterable[ExecutionRecord]) -> dict[str, list[ExecutionRecord]]:
+    by_case: dict[str, list[ExecutionRecord]] = {}
+    for row in rows:
+        by_case.setdefault(row.case, []).append(row)
+    return by_case
+
+
+# What decides where a case stands.
+Facts = tuple[tuple[Any, ...], ...]
+
+
+def _facts(group: Iterable[ExecutionRecord]) -> Facts:
+    """Return the facts of a case by which its standing is kept: thousands of cases have few different ones."""
+    return tuple(
+        [(row.status, row.verdict, row.score, row.is_forced, row.reviewed_verdict) for row in group]
+    )
+
+
 def _standing(
     group: list[ExecutionRecord],
     policy: PolicySpec,
-    known: dict[tuple[Any, ...], tuple[str, float | None]],
+    known: dict[Facts, tuple[str, float | None]],
 ) -> tuple[str, float | None]:
-    """Return state and mean score of a case; `known` keeps them by its facts, of which thousands of cases have few."""
-    facts = tuple(
-        [(row.status, row.verdict, row.score, row.is_forced, row.reviewed_verdict) for row in group]
-    )
+    """Return state and mean score of a case; `known` keeps them by its facts."""
+    facts = _facts(group)
     if (standing := known.get(facts)) is None:
         verdict: Verdict | None = case_verdict(group, policy)
         scores = [row.score for row in group if row.score is not None and row.status == SCORED]
@@ -272,7 +285,6 @@ class Summary:
     timed: int = 0
     latency_p50_ms: float | None = None
     latency_p95_ms: float | None = None
-    cases: tuple[CaseSummary, ...] = ()
     score_interval: tuple[float, float] | None = None
 
     @property
@@ -281,10 +293,8 @@ class Summary:
         return sum(self.distribution.values())
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values without the cases, the gates also under their usual names in percent."""
-        # Without the cases: asdict would copy thousands only to drop them.
-        written = asdict(replace(self, cases=()))
-        del written["cases"]
+        """Return plain JSON values, the gates also under their usual names in percent."""
+        written = asdict(self)
         written["means"] = _means_as_json(self.means)
         for name in INTERVALS:
             written[name] = None if written[name] is None else list(written[name])
@@ -302,7 +312,7 @@ class Summary:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Summary:
-        """Return the summary that as_json wrote, without the cases."""
+        """Return the summary that as_json wrote."""
         names = [figure.name for figure in fields(cls)]
         # Older summaries lack figures that were added later.
         known = {name: values[name] for name in names if name in values}
@@ -347,21 +357,10 @@ def summarise(
     A run that is not completed is judged over what has ended. `seed` fixes the bootstrap.
     """
     rows = list(executions)
-    by_case: dict[str, list[ExecutionRecord]] = {}
-    for row in rows:
-        by_case.setdefault(row.case, []).append(row)
-    cases = tuple(
-        summarise_case(case, group, policy, has_words=False) for case, group in by_case.items()
-    )
+    known: dict[Facts, CaseSummary] = {}
+    cases = [_like_summary(group, policy, known) for group in _by_case(rows).values()]
     # A run that is not completed is judged over what has ended.
-    marks = [
-        [
-            counted_verdict(row, policy) is Verdict.PASS
-            for row in group
-            if is_completed or row.is_ended
-        ]
-        for group in by_case.values()
-    ]
+    marks = [(case.passed, case.executions if is_completed else case.ended) for case in cases]
     means = compute_means(rows)
     gates = evaluate_gates(rows, policy, (means.score, means.scored), is_completed=is_completed)
     return Summary(
@@ -371,15 +370,24 @@ def summarise(
         errors=sum(row.status == ERROR and counted_verdict(row, policy) is None for row in rows),
         metrics_gate=gates.metrics,
         cases_gate=gates.cases,
-        interval=pass_interval([(sum(group), len(group)) for group in marks], seed),
+        interval=pass_interval(marks, seed),
         distribution=count_by_state(case.state for case in cases),
         means=means,
         reviews=count_reviews(rows, policy),
-        cases=cases,
         **asdict(count_repetitions(cases)),
         **asdict(measure_latencies(rows)),
         score_interval=_score_interval(cases, seed),
     )
+
+
+def _like_summary(
+    group: list[ExecutionRecord], policy: PolicySpec, known: dict[Facts, CaseSummary]
+) -> CaseSummary:
+    """Return a summary with the verdicts and scores of this case; its key, costs and times may be another's."""
+    facts = _facts(group)
+    if (summary := known.get(facts)) is None:
+        summary = known[facts] = summarise_case("", group, policy, has_words=False)
+    return summary
 
 
 def pass_interval(counts: Sequence[tuple[int, int]], seed: int) -> tuple[float, float] | None:
