@@ -27,6 +27,7 @@ from evaluators.scoring.numbers import combined_cost
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import money
 from runs.engine.plan import JUDGED_AGAIN
+from runs.models.database import among
 from runs.models.results import (
     ANSWERED,
     ENDED_RESULT_STATUSES,
@@ -324,7 +325,7 @@ def result_costs(run: Run, result: Result) -> CostPair:
 def read_result_costs(run: Run, results: Sequence[Result]) -> Mapping[int, CostPair]:
     """Return the costs of results of a run by primary key; one query."""
     rows = (
-        ModelCall.objects.filter(result_id__in=[result.pk for result in results])
+        ModelCall.objects.filter(result_id__in=among(result.pk for result in results))
         .order_by()
         .values("result_id", "purpose")
         .annotate(

@@ -62,7 +62,7 @@ from runs.results.case_rows import (
     with_cells,
 )
 from runs.results.documents import case_lines
-from runs.results.external_scores import external_scores
+from runs.results.external_scores import ExternalScoreDoc, external_scores
 from runs.results.groups import group_list, group_rows
 from runs.results.result_state import cause_text, result_cause
 from runs.results.run_figures import run_repetitions
@@ -147,9 +147,7 @@ def _some(
         # The run may be deleted meanwhile.
         if pk in results:
             own = output if output is not None and output.pk == pk else None
-            line = _line(run, plan, results[pk], own, rows[pk], costs[pk])
-            given = tuple(document.as_json() for document in external[pk])
-            yield results[pk], replace(line, external_scores=given)
+            yield results[pk], _line(run, plan, results[pk], own, rows[pk], costs[pk], external[pk])
         if output is not None and output.pk == pk:
             output = next(outputs, None)
 
@@ -188,6 +186,7 @@ def _line(
     output: Row | None,
     rows: Mapping[str, Row],
     costs: CostPair,
+    external: Sequence[ExternalScoreDoc],
 ) -> ResultLine:
     root = case_tree(plan.root, result.case__evaluators, append=result.case__evaluators_append)
     is_scored = result.status == ResultStatus.SCORED
@@ -224,6 +223,7 @@ def _line(
         evaluation_cost_usd=evaluation_usd,
         finished_at=_moment(result.finished_at),
         scale=plan.policy.scale,
+        external_scores=tuple(document.as_json() for document in external),
     )
 
 
