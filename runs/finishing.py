@@ -267,7 +267,7 @@ def finished_executions(
     rows = run.results.filter(status=ResultStatus.SCORED).exclude(verdict="").order_by("id")
     columns = ("id", "case_id", "verdict", "score", "is_forced", "outcome_marks")
     for pk, case, verdict, score, is_forced, marks in rows.values_list(*columns).iterator(CHUNK):
-        seen = evidence.get(pk) or _Evidence()
+        seen = evidence.get(pk, NO_EVIDENCE)
         yield FinishedExecution(
             result=pk,
             case=case,
@@ -290,6 +290,9 @@ class _Evidence:
     votes: list[tuple[str, ...]] = field(default_factory=list)
     missed: list[MissedRequirement] = field(default_factory=list)
     text: str = ""
+
+
+NO_EVIDENCE = _Evidence()
 
 
 def _read_judges(run: Run, evidence: Mapping[int, _Evidence]) -> None:
