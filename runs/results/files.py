@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Max, Sum
+from django.db.models import Case, Count, Max, Sum, When
 
 from evaluators.kinds import shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError
@@ -82,9 +82,11 @@ RESULT_COLUMNS = (
 )
 SCORE_COLUMNS = (
     *("result_id", "path", "kind", "state", "score", "raw_score", "scale", "weight"),
-    *("input_tokens", "output_tokens", "cost_usd", "latency_ms", "reasoning"),
-    *("findings", "details"),
+    *("input_tokens", "output_tokens", "cost_usd", "latency_ms", "reasoning", "findings"),
+    "written_details",
 )
+# Only of these are details in the file; others are many and long.
+WITH_DETAILS = (HYBRID_KIND, DELIBERATION_KIND, METRICS_KIND)
 OUTPUT_COLUMNS = ("pk", "text", "outcomes", "removed_at", "removed_by", "decision__cause")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
@@ -137,7 +139,10 @@ def _some(
     rows: dict[int, dict[str, Row]] = defaultdict(dict)
     # A line has no place for the root.
     scores = (
-        EvaluatorScore.objects.filter(result_id__in=among(ids)).exclude(path=ROOT_PATH).order_by()
+        EvaluatorScore.objects.filter(result_id__in=among(ids))
+        .exclude(path=ROOT_PATH)
+        .annotate(written_details=Case(When(kind__in=WITH_DETAILS, then="details")))
+        .order_by()
     )
     for row in scores.values_list(*SCORE_COLUMNS, named=True):
         rows[row.result_id][row.path] = row
@@ -245,7 +250,9 @@ def _evaluators(
 
 
 def _evaluator(node: EvaluatorSpec, rows: Mapping[str, Row], path: str) -> EvaluatorLine:
-    row = rows.get(path) or EvaluatorScore(path=path, state=ScoreState.UNSCORED, weight=node.weight)
+    row: Row = rows.get(path) or EvaluatorScore(
+        path=path, state=ScoreState.UNSCORED, weight=node.weight
+    )
     score = None if row.score is None else node.counted_score(row.score)
     return EvaluatorLine(
         name=node.name,
@@ -262,8 +269,12 @@ def _evaluator(node: EvaluatorSpec, rows: Mapping[str, Row], path: str) -> Evalu
         raw_score=row.raw_score,
         scale=row.scale,
         metrics=_metrics(row),
-        final_evaluation=row.details.get("final_evaluation") if row.kind == HYBRID_KIND else None,
-        rounds=tuple(row.details.get("rounds") or ()) if row.kind == DELIBERATION_KIND else (),
+        final_evaluation=(
+            row.written_details.get("final_evaluation") if row.kind == HYBRID_KIND else None
+        ),
+        rounds=tuple(row.written_details.get("rounds") or ())
+        if row.kind == DELIBERATION_KIND
+        else (),
         spelling=_spelling(node),
     )
 
@@ -300,7 +311,7 @@ def _metrics(row: Row) -> tuple[Mapping[str, Any], ...]:
         return ()
     return tuple(
         {name: metric[name] for name in METRIC_PARTS if name in metric}
-        for metric in row.details.get("metrics", ())
+        for metric in row.written_details.get("metrics", ())
     )
 
 
