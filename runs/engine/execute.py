@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evaluators.kinds._base import ChildResult, Context, Kind, Output
+from evaluators.kinds._base import ChildResult, Context, Kind, KindConfig, Output
 from evaluators.scoring.score_tree import aggregate_children, child_score, gate_failure, gate_order
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
@@ -151,7 +151,7 @@ class Scoring:
             return Unscored(f"there is no evaluator kind {node.kind!r}", stage="config")
         try:
             context = self._context(path, children or {}, results)
-            config = kind.config.model_validate(node.config)
+            config = self._config(kind, node, path)
             outcome: object = await kind.score(config, context)
         except ValidationError as error:
             first = error.errors()[0]
@@ -168,6 +168,12 @@ class Scoring:
             return outcome
         found = type(outcome).__name__
         return Unscored(f"the evaluator returned {found}, not a score", stage="evaluator")
+
+    def _config(self, kind: Kind, node: EvaluatorSpec, path: str) -> KindConfig:
+        config = self.execution.configs.get(path)
+        if config is None:
+            config = self.execution.configs[path] = kind.config.model_validate(node.config)
+        return config
 
     def _context(
         self, path: str, children: Mapping[str, Outcome], results: tuple[ChildResult, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from evaluators.kinds._base import CaseFacts, Judge, Kind, Output, Sandbox
+from evaluators.kinds._base import CaseFacts, Judge, Kind, KindConfig, Output, Sandbox
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec
@@ -85,6 +85,7 @@ class Execution:
 
     With an `output` the target is not asked again. `kept` are outcomes by path that stand from
     before: those evaluators do not run. Expected outcomes are judged only if `judges_outcomes`.
+    `configs` keeps the validated settings of evaluators by path for all executions of the tree.
     """
 
     case: CaseFacts
@@ -94,6 +95,7 @@ class Execution:
     output: Output | None = None
     kept: Mapping[str, Outcome] = field(default_factory=dict)
     judges_outcomes: bool = True
+    configs: dict[str, KindConfig] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

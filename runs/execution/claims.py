@@ -17,7 +17,7 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import DomainError, Outcome
 from runs.engine.ports import Execution
 from runs.execution.database import DatabaseThread
-from runs.execution.loading import Calls, RunWork, earlier_calls, stored_outputs
+from runs.execution.loading import Calls, CaseTree, RunWork, earlier_calls, stored_outputs
 from runs.execution.shares import register_run_worker
 from runs.models.database import among, database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
@@ -243,15 +243,15 @@ def _job(
 ) -> Job:
     problem = ""
     try:
-        root, rules = work.tree(claim.case)
+        tree = work.tree(claim.case)
     except (DomainError, KeyError, TypeError) as error:
-        root = work.plan.root
-        rules = Rules(root, work.plan.policy)
+        tree = CaseTree(work.plan.root, Rules(work.plan.root, work.plan.policy))
         problem = f"the case's own evaluators cannot be read: {error}"
     execution = Execution(
         case=claim.case.facts,
-        root=root,
-        rules=rules,
+        root=tree.root,
+        rules=tree.rules,
+        configs=tree.configs,
         files=work.files,
         output=kept[0],
         kept=kept[1],

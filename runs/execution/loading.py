@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._base import Kind
+from evaluators.kinds._base import Kind, KindConfig
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord
 from evaluators.model_calls.models import ModelSpec, model_spec
 from evaluators.models import LanguageModel
@@ -41,6 +41,15 @@ class FrozenTarget:
     secrets: TargetSecrets = field(default_factory=TargetSecrets)
 
 
+@dataclass(frozen=True, slots=True)
+class CaseTree:
+    """The evaluators of a case and their rules; `configs` keeps the validated settings by path."""
+
+    root: EvaluatorSpec
+    rules: Rules
+    configs: dict[str, KindConfig] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class RunWork:
     """One run as its workers see it since it was last started or resumed at `started_at`.
@@ -67,19 +76,19 @@ class RunWork:
     kinds: Mapping[str, Kind]
     secrets: TargetSecrets = field(default_factory=TargetSecrets)
     agents: Mapping[str, FrozenTarget] = field(default_factory=dict)
-    trees: dict[int | None, tuple[EvaluatorSpec, Rules]] = field(default_factory=dict)
+    trees: dict[int | None, CaseTree] = field(default_factory=dict)
 
     @property
     def frozen_target(self) -> FrozenTarget:
         """Return the system under test."""
         return FrozenTarget(self.plan.target, self.target, self.target_config, self.secrets)
 
-    def tree(self, case: Case) -> tuple[EvaluatorSpec, Rules]:
-        """Return the tree that scores a case and its rules; raises DomainError when it is unreadable."""
+    def tree(self, case: Case) -> CaseTree:
+        """Return the tree that scores a case; raises DomainError when it is unreadable."""
         place = case.pk if case.evaluators else None
         if place not in self.trees:
             root = case_tree(self.plan.root, case.evaluators, append=case.evaluators_append)
-            self.trees[place] = (root, Rules(root, self.plan.policy))
+            self.trees[place] = CaseTree(root, Rules(root, self.plan.policy))
         return self.trees[place]
 
 

@@ -107,8 +107,8 @@ def test_a_run_that_cannot_be_carried_out_fails_with_the_reason(start_recorded):
 
 def outcome(work, score=1.0):
     outcomes = {"mentions_refund": ScoreValue(score)}
-    _, rules = work.trees[None]
-    return ExecutionOutcome(Output("a refund"), None, outcomes, rules.decide(outcomes))
+    decision = work.trees[None].rules.decide(outcomes)
+    return ExecutionOutcome(Output("a refund"), None, outcomes, decision)
 
 
 def claimed(run, token="mine", most=10):
