@@ -403,9 +403,7 @@ def compare_many(request: Request) -> Response:
 def compare_case(request: Request, key: str) -> Response:
     """Compare one case of two runs: every evaluator of one repetition, with its metrics and dimensions."""
     params = CaseComparisonParams.read(request)
-    baseline = get_run(params["baseline_run_id"])
-    candidate = get_run(params["candidate_run_id"])
-    page = case_side_by_side(baseline, candidate, key, params.get("repetition", 0))
+    page = case_side_by_side(*_two_runs(params), key, params.get("repetition", 0))
     if page is None:
         raise Http404
     return Response(case_comparison_document(page).as_json())

@@ -208,6 +208,11 @@ WRONG = (
     ("/api/suites/support/cases/C-1?revision=0", "revision", "greater than or equal to 1"),
     ("/api/runs/compare?baseline_run_id=support:1", "candidate_run_id", "required"),
     (COMPARED.replace(":2", ":1"), "candidate_run_id", "the same run"),
+    (
+        COMPARED.replace(":2", ":1").replace("?", "/cases/C-1?"),
+        "candidate_run_id",
+        "the same run",
+    ),
     (f"{COMPARED}&max_pass_rate_drop=1.5", "max_pass_rate_drop", "less than or equal to 1"),
     (f"{COMPARED}&max_avg_score_drop=-1", "max_avg_score_drop", "greater than or equal to 0"),
     (f"{COMPARED}&max_avg_score_drop=nan", "max_avg_score_drop", "valid number"),
