@@ -327,7 +327,7 @@ def result_files(result: Result) -> tuple[ArtifactFile, ...]:
 
 STAGES = {
     "target": "The target gave no output",
-    "judge": "A judge gave no readable reply",
+    "judge": "A judge gave no reply",
     "parse": "A judge gave no readable reply",
     "script": "A script failed",
     "config": "An evaluator is misconfigured",
