@@ -680,7 +680,8 @@ def _case(config: _Config, test: PromptfooTest, variables: Mapping[str, Any]) ->
             "vars": dict(variables),
         },
     }
-    threshold = values.get("threshold", config.shared.get("threshold"))
+    # There a threshold of 0 is none.
+    threshold = values.get("threshold", config.shared.get("threshold")) or None
     shared = objects(config.shared.get("assert"))
     if _option(config, test, "disableDefaultAsserts") is True:
         shared = []
@@ -763,7 +764,7 @@ class _Assertions:
         if kind == SET:
             inner = objects(assertion.get("assert"))
             within = replace(self, depth=self.depth + 1)
-            children = within.evaluators(inner, is_required=is_required and least is None)
+            children = within.evaluators(inner, is_required=is_required and not least)
             if not all(children):
                 return {}, "not every assertion in the set has a counterpart"
             gate = {"min_score": least} if is_required and least else {}

@@ -109,7 +109,7 @@ def _outcome(
         return {**shared, "status": "error", "error": reason, "error_stage": "target"}
     grading = mapping(row.get("gradingResult"))
     evaluators = _evaluators(objects(grading.get("componentResults")), variables)
-    if test.get("threshold") is not None and evaluators:
+    if test.get("threshold") and evaluators:
         whole = {"name": THRESHOLD, "type": "composite", "score": _share(row.get("score"))}
         evaluators = [{**whole, "aggregator": {}, "evaluator_results": evaluators}]
     verdict = "pass" if row.get("success") is True else "fail"

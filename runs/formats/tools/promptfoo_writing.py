@@ -65,6 +65,7 @@ def promptfoo_config(content: SuiteWithCases) -> PromptfooConfig:
     limit = content.policy.pass_threshold
     default: dict[str, Any] = {"assert": list(_assertions(config, shared, None))}
     if not _all_must_pass(content.evaluators.children, limit):
+        _note_no_threshold(config, limit)
         default["threshold"] = limit
         for node in content.evaluators.children:
             if node.required or node.required_below is not None:
@@ -93,6 +94,11 @@ def _note(config: PromptfooConfig, message: str, case: str = "") -> None:
     config.notes.append(Problem(message, FILE, case=case))
 
 
+def _note_no_threshold(config: PromptfooConfig, limit: float, case: str = "") -> None:
+    if limit == 0:
+        _note(config, "a threshold of 0 is none there, so that every assertion must pass", case)
+
+
 def _test(
     config: PromptfooConfig, case: CaseSpec, per_case: Sequence[EvaluatorSpec], limit: float
 ) -> dict[str, Any]:
@@ -114,6 +120,7 @@ def _test(
         "assert": list(_assertions(config, nodes, case)),
     }
     if replaces and not _all_must_pass(own, limit):
+        _note_no_threshold(config, limit, case.key)
         test["threshold"] = limit
     return {name: value for name, value in test.items() if value}
 
@@ -164,7 +171,9 @@ def _settings(node: EvaluatorSpec, case: CaseSpec | None) -> dict[str, Any]:
             return _rubric(node)
         case "execution_metrics":
             given = {
-                name: value for name, value in node.config.items() if value not in (None, False)
+                name: value
+                for name, value in node.config.items()
+                if value is not None and value is not False
             }
             [name, *others] = given or [""]
             if others or name not in LIMITS:
@@ -199,7 +208,8 @@ def _rubric(node: EvaluatorSpec) -> dict[str, Any]:
     least = node.required_below
     if node.config.get("mode") == "graded" and least is None:
         raise NoCounterpartError("it is graded without a score to reach")
-    return {"type": "llm-rubric", "value": text, **({"threshold": least} if least else {})}
+    graded = {} if least is None else {"threshold": least}
+    return {"type": "llm-rubric", "value": text, **graded}
 
 
 def _set(node: EvaluatorSpec, case: CaseSpec | None) -> dict[str, Any]:
@@ -209,5 +219,7 @@ def _set(node: EvaluatorSpec, case: CaseSpec | None) -> dict[str, Any]:
     least = node.required_below
     if least is None and not _all_must_pass(node.children, 1.0):
         raise NoCounterpartError("there a set has a score to reach, or all of it must pass")
+    if least == 0:
+        raise NoCounterpartError("it always passes, and there a set with the threshold 0 may fail")
     inner = [_assertion(child, case) for child in node.children]
     return {"type": "assert-set", "assert": inner, **({"threshold": least} if least else {})}

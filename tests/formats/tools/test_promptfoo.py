@@ -244,3 +244,17 @@ def test_a_file_given_as_the_other_kind_is_refused_by_name():
         UnreadableFileError, match="a JUnit report: it has verdicts, but no answers"
     ):
         read_results(b"<testsuites></testsuites>", file="r.xml")
+
+
+def test_a_threshold_of_zero_is_none_as_there() -> None:
+    free = {"type": "assert-set", "threshold": 0, "assert": [{"type": "contains", "value": "b"}]}
+    test = {"threshold": 0, "vars": {"q": "Hi"}, "assert": [{"type": "equals", "value": "a"}, free]}
+    config = {"prompts": ["{{q}}"], "providers": ["echo"], "tests": [test]}
+    [suite], _ = found({"promptfooconfig.yaml": json.dumps(config)})
+    assert suite.cases[0].evaluators is not None
+    lines = tree_lines(suite.cases[0].evaluators)
+    assert lines == [
+        "equals text_check required",
+        "assert-set composite",
+        "assert-set/contains text_check required",
+    ]

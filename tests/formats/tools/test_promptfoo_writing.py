@@ -84,3 +84,26 @@ def test_what_has_no_counterpart_is_named() -> None:
         assert part in notes, (part, notes)
     assert "case A: " in notes
     assert "tags" in notes
+
+
+ZEROS = """
+name: shop
+verdicts: {pass: 0, borderline: 0}
+evaluators:
+  - {name: cost, type: execution_metrics, max_cost_usd: 0, required: true}
+  - {name: kind, type: rubric, rubrics: [Is kind], mode: graded, min_score: 0}
+  - {name: free, type: composite, min_score: 0, evaluators: [{type: contains, value: x}]}
+  - {name: word, type: contains, value: refund}
+tests: [{id: A, input: hi}]
+"""
+
+
+def test_limits_and_thresholds_of_zero_are_written_or_named() -> None:
+    config = promptfoo_config(read_suite(ZEROS.encode(), file="shop.yaml"))
+    cost, kind, word = config.values["defaultTest"]["assert"]
+    assert (cost["type"], cost["threshold"]) == ("cost", 0)
+    assert (kind["type"], kind["threshold"]) == ("llm-rubric", 0)
+    assert word["type"] == "contains"
+    notes = "\n".join(map(str, config.notes))
+    assert "the evaluator free (composite) was left out: it always passes" in notes
+    assert "a threshold of 0 is none there, so that every assertion must pass" in notes
