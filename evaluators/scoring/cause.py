@@ -92,7 +92,9 @@ class _Teller:
         else:
             body = self._forced()
         change = () if verdict in (None, Verdict.PASS) else _joined(self._to_change(verdict))
-        return VerdictCause(VERDICT_WORDS[verdict], _joined((*body, ".")), change)
+        parts = _joined(body)
+        end = "" if parts[-1].text.endswith("…") else "."
+        return VerdictCause(VERDICT_WORDS[verdict], _joined((*parts, end)), change)
 
     # What an evaluator found.
 
@@ -306,7 +308,7 @@ class _Teller:
         # What a parser says comes last, under the sentence.
         is_parser = isinstance(outcome, Unscored) and outcome.stage == "parse"
         reason = reason.partition(": ")[0] if is_parser else reason
-        yield f": {_cut(' '.join(reason.split())).rstrip('.…')}"
+        yield f": {_cut(' '.join(reason.split()).rstrip('.'))}"
 
     # What would change it.
 

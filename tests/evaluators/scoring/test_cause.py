@@ -282,6 +282,12 @@ ROWS = (
         "2 attempts.",
     ),
     Row(
+        "a reason that is too long is cut where it can be seen",
+        root(leaf("facts")),
+        {"facts": Unscored(f"The model said {'so ' * 90}.", "judge")},
+        f"No verdict: facts has no score: The model said {'so ' * 41}s…",
+    ),
+    Row(
         "no evaluator is left",
         root(leaf("facts")),
         scores(facts=None),
@@ -294,7 +300,7 @@ ROWS = (
 @pytest.mark.parametrize("row", ROWS, ids=[row.rule for row in ROWS])
 def test_every_rule_is_told_from_its_cause_to_the_verdict(row: Row) -> None:
     text = str(cause_of(row.tree, row.outcomes, row.policy))
-    assert text == (row.text if row.text.endswith(".") else f"{row.text}.")
+    assert text == (row.text if row.text.endswith((".", "…")) else f"{row.text}.")
 
 
 def outcome(text: str, *, passed: bool, why: str = "") -> OutcomeResult:
