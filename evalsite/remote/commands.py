@@ -146,6 +146,13 @@ REFUSED: Mapping[tuple[str, str], str] = {
 }
 
 
+# What a run is started with, by the names of the options.
+OF_A_START = (
+    *("target", "model", "judge", "profile", "slug", "tag", "case", "samples", "repetitions"),
+    *("budget", "max_minutes", "metric", "metric_weight"),
+)
+
+
 class Parser(ArgumentParser):
     """Ends wrong usage with the command's own exit code."""
 
@@ -364,6 +371,10 @@ def _check_what_answers(options: Namespace, files: FileOptions, parser: Parser) 
             "files are of one run, and these are several runs. Evaluate each on its own, or use the command "
             "on the machine of the site."
         )
+    if options.concurrency is not None and options.concurrency < 1:
+        parser.error(f"--concurrency {options.concurrency}: write 1 or more.")
+    if options.run:
+        _refuse_what_the_run_has(options, parser)
     if not (others or options.outputs_of):
         parser.error(
             "say what answers: --agent COMMAND or URL on this machine, --outputs FILE, --target NAME for a target "
@@ -384,6 +395,16 @@ def _check_judging(options: Namespace, parser: Parser, *, others: bool) -> None:
         )
 
 
+def _refuse_what_the_run_has(options: Namespace, parser: Parser) -> None:
+    """Refuse what --run would ignore: a run keeps what it was started with."""
+    given = [name for name in OF_A_START if vars(options)[name] != parser.get_default(name)]
+    if options.concurrency is not None and not options.agent:
+        given.append("concurrency")
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        parser.error(f"{option} is of a new run; {options.run} keeps what it was started with.")
+
+
 Answers = Callable[[Evalsite, str, ProgressLine], object]
 
 
@@ -401,7 +422,7 @@ def _answers(options: Namespace) -> Answers:
             site.answer(
                 run,
                 agent,
-                concurrency=options.concurrency or CONCURRENCY,
+                concurrency=CONCURRENCY if options.concurrency is None else options.concurrency,
                 on_progress=lambda done, total: progress.show(
                     f"{done} of {counted(total, 'answer')}", done=done, total=total
                 ),
