@@ -34,7 +34,6 @@ from runs.lists import (
     Page,
     Sort,
     cut_page,
-    read_integer,
     with_tag,
 )
 from runs.models.results import Result, ResultStatus, VerdictChoice
@@ -89,21 +88,13 @@ def case_revision(suite: Suite, key: str, revision: int | None = None) -> Case:
 
 def get_run(word: str) -> Run:
     """Return the run of an id, or of a suite with a number, latest or baseline; raises NotFound."""
-    slug, colon, name = word.rpartition(":")
-    # Text that cannot be printed is never a slug, and a database refuses the character NUL.
-    runs = Run.objects.named(slug, name) if colon and slug.isprintable() else _by_id(word)
-    run = with_origins(with_list_columns(runs)).first()
+    run = with_origins(with_list_columns(Run.objects.called(word))).first()
     if run is None:
         # A comparison names two runs, so the message must say which is missing.
         raise NotFound(
             f"There is no run {word!r}. A run is named by its id, or as suite:number, suite:latest or suite:baseline."
         )
     return run
-
-
-def _by_id(word: str) -> QuerySet[Run]:
-    pk = read_integer(word)
-    return Run.objects.none() if pk is None else Run.objects.filter(pk=pk)
 
 
 BY_EXECUTION = Keyset(Key("position", int), Key("repetition", int), Key("pk", int))

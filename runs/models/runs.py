@@ -93,6 +93,15 @@ class RunQuerySet(models.QuerySet["Run"]):
         number = read_integer(name, maximum=MAX_RUN_NUMBER)
         return runs.none() if number is None else runs.filter(number=number)
 
+    def called(self, word: str) -> Self:
+        """Return the run of an id, or of a suite with a number, latest or baseline, as the first row."""
+        slug, colon, name = word.rpartition(":")
+        # Text that cannot be printed is never a slug, and a database refuses the character NUL.
+        if colon and slug.isprintable():
+            return self.named(slug, name)
+        pk = read_integer(word)
+        return self.none() if pk is None else self.filter(pk=pk)
+
     def hold(self, run_id: int) -> Run:
         """Return a run whose row stays locked until the transaction ends.
 
@@ -124,6 +133,10 @@ class RunManager(models.Manager["Run"]):
     def named(self, slug: str, name: str) -> RunQuerySet:
         """Return the run of a suite by its number, or by `latest` or `baseline`; see RunQuerySet."""
         return self.get_queryset().named(slug, name)
+
+    def called(self, word: str) -> RunQuerySet:
+        """Return the run of an id, or of a suite with a number, latest or baseline; see RunQuerySet."""
+        return self.get_queryset().called(word)
 
     def hold(self, run_id: int) -> Run:
         """Return a run whose row stays locked until the transaction ends; see RunQuerySet."""

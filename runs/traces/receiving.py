@@ -20,7 +20,6 @@ from django.db.models.functions import Cast
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.ui import one_line
-from runs.lists import read_integer, read_run_name
 from runs.models.database import TextBytes, among, database_now, update_rows
 from runs.models.runs import Run
 from runs.models.suites import Suite
@@ -188,7 +187,8 @@ def _push(traces: Sequence[_HeldTrace], receipt: Receipt) -> None:
 
 def _push_into(run_name: str, pushes: Sequence[Push]) -> Mapping[int, str]:
     """Push outputs into the run of a name; return why some were refused, by their place."""
-    run = _find_run(run_name)
+    runs = Run.objects.called(run_name).select_related("suite")
+    run = runs.defer("summary", "leaf_scores").first()
     if run is None:
         reason = f"There is no run {run_name[:60]!r}. A run is named by its id, or as suite:number."
         return dict.fromkeys(range(len(pushes)), reason)
@@ -203,14 +203,6 @@ def _push_into(run_name: str, pushes: Sequence[Push]) -> Mapping[int, str]:
         else:
             return refused | {places[refusal.place]: refusal.reason for refusal in summary.refused}
     return refused
-
-
-def _find_run(run_name: str) -> Run | None:
-    place, pk = read_run_name(run_name), read_integer(run_name)
-    runs = Run.objects.select_related("suite").defer("summary", "leaf_scores")
-    if pk is not None:
-        return runs.filter(pk=pk).first()
-    return runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
 
 
 def _describe(traces: Sequence[_HeldTrace], suites: Mapping[str, int], now: datetime) -> None:
