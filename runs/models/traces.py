@@ -41,18 +41,24 @@ class TraceQuerySet(models.QuerySet["Trace"]):
         excess = (self.aggregate(total=Sum("size"))["total"] or 0) - settings.TRACES_MB * MEGABYTE
         if excess <= 0:
             return
-        oldest = []
-        for pk, size in self.order_by("changed_at", "pk").values_list("pk", "size").iterator():
+        oldest, by_age = [], self.order_by("changed_at", "pk")
+        columns = ("pk", "size", "changed_at")
+        for pk, size, changed_at in by_age.values_list(*columns).iterator():
             oldest.append(pk)
             excess -= size
             if excess <= 0:
+                # Not those that got spans meanwhile: they are no longer the oldest.
+                self.filter(pk__in=among(oldest), changed_at__lte=changed_at).remove()
                 break
-        self.filter(pk__in=among(oldest)).remove()
 
     def remove(self) -> int:
-        """Delete the traces with their spans, and return how many."""
+        """Delete the traces with their spans, and return how many.
+
+        They are locked in the order in which requests lock theirs, so that no span arrives in between.
+        """
         with transaction.atomic():
-            ids = list(self.order_by("pk").values_list("pk", flat=True))
+            rows = self.select_for_update().order_by("trace_id")
+            ids = list(rows.values_list("pk", flat=True))
             if not ids:
                 return 0
             delete_rows(TraceSpan.objects.filter(trace__in=among(ids)).order_by())

@@ -91,7 +91,7 @@ def receive_spans(received: ReceivedSpans) -> Receipt:
 def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_HeldTrace]:
     """Return the traces, new ones too, locked in one order for all."""
     share = settings.TRACES_SAMPLED_PCT / 100
-    made = (
+    made = [
         Trace(
             trace_id=trace_id,
             received_at=now,
@@ -100,10 +100,14 @@ def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_HeldTrace]
             is_sampled=int(trace_id[-SAMPLED_DIGITS:], 16) < share * SAMPLED_RANGE,
         )
         for trace_id in sorted(by_trace)
-    )
-    Trace.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
-    rows = Trace.objects.filter(trace_id__in=among(by_trace, "text")).order_by("trace_id")
-    return [_HeldTrace(row, by_trace[row.trace_id]) for row in rows.select_for_update(no_key=True)]
+    ]
+    named = Trace.objects.filter(trace_id__in=among(by_trace, "text")).order_by("trace_id")
+    rows: Sequence[Trace] = ()
+    # A removal that held some of them may have taken them meanwhile; then they are made anew.
+    while len(rows) < len(made):
+        Trace.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
+        rows = list(named.select_for_update(no_key=True))
+    return [_HeldTrace(row, by_trace[row.trace_id]) for row in rows]
 
 
 def _named_suites(spans: Iterable[Span], receipt: Receipt) -> Mapping[str, int]:

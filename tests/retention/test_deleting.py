@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -44,6 +44,7 @@ from tests.support.factories import (
     make_target,
 )
 from tests.support.members import make_client, make_member
+from tests.support.threads import in_thread
 
 pytestmark = pytest.mark.django_db
 
@@ -305,29 +306,6 @@ def import_shared(slug: str) -> Suite:
 def files_of(suite: Suite) -> dict[str, bytes]:
     rows = suite.files.values_list("path", "content__content")
     return {path: bytes(content) for path, content in rows}
-
-
-def in_thread(threads: ThreadPoolExecutor, action: Callable[[], object]) -> Future[object]:
-    """Do it in a thread, and return when it waits for a lock or has ended."""
-
-    def do() -> object:
-        try:
-            return action()
-        finally:
-            connection.close()
-
-    future = threads.submit(do)
-    # SQLite lets one write at a time, and the thread waits as soon as it begins.
-    while connection.vendor == "postgresql" and not future.done():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_stat_clear_snapshot()")
-            cursor.execute(
-                "SELECT 1 FROM pg_stat_activity "
-                "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            )
-            if cursor.fetchone():
-                break
-    return future
 
 
 @pytest.mark.django_db(transaction=True)
