@@ -279,8 +279,9 @@ def _store_suites(
     if options.slug and len(suites) > 1:
         raise EvalsiteError("--slug is for a single suite; name its file.")
     if not options.slug:
-        for suite in suites:
-            _check_is_related(site, suite.content.slug, {case.key for case in suite.content.cases})
+        problems = [suite.unrelated_problem(_keys(site, suite.content.slug)) for suite in suites]
+        if unrelated := [problem for problem in problems if problem is not None]:
+            raise UnreadableFileError(unrelated)
     for suite in suites:
         slug = options.slug or suite.content.slug
         content = suite.content.replace(slug=slug, judge=options.judge or suite.content.judge)
@@ -293,19 +294,14 @@ def _store_suites(
         yield slug, f"{message} From {suite.path}"
 
 
-def _check_is_related(site: Evalsite, slug: str, keys: set[str]) -> None:
-    """Raise EvalsiteError if the site has a suite of this name without any of these cases."""
+def _keys(site: Evalsite, slug: str) -> set[str]:
+    """Return the keys of the cases that the site has under a name, none where it has no such suite."""
     try:
-        stored = [row["key"] for row in site.rows(f"suites/{slug}/cases")]
+        return {row["key"] for row in site.rows(f"suites/{slug}/cases")}
     except EvalsiteError as error:
         if error.status == NOT_FOUND:
-            return
+            return set()
         raise
-    if stored and keys.isdisjoint(stored):
-        raise EvalsiteError(
-            f"There is already a suite {slug!r}, and it shares no case with this file. Give this one another "
-            f"name (--slug NAME), or write --slug {slug} to replace all its cases."
-        )
 
 
 def _evaluate(site: Evalsite, options: Namespace, parser: Parser) -> int:

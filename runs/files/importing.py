@@ -205,16 +205,9 @@ class UnrelatedSuiteError(DomainError):
 def _unrelated_suites(files: Sequence[FoundSuite]) -> Iterator[Problem]:
     """Yield a problem for each file that shares no case with the stored suite of its name."""
     for file in files:
-        slug = file.content.slug
-        stored = Case.objects.filter(suite__slug=slug, is_current=True)
-        keys = set(stored.values_list("key", flat=True))
-        if keys and keys.isdisjoint(case.key for case in file.content.cases):
-            message = (
-                f"there is already a suite {slug!r}, and it shares no case with this file; write another "
-                f"name in the file or choose one for this import (--slug NAME), or choose {slug} itself to "
-                "replace all its cases"
-            )
-            yield Problem(message, file.path, key="name")
+        stored = Case.objects.filter(suite__slug=file.content.slug, is_current=True)
+        if problem := file.unrelated_problem(set(stored.values_list("key", flat=True))):
+            yield problem
 
 
 class UnusableSlugError(DomainError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -55,6 +55,21 @@ class FoundSuite:
 
     path: str
     content: SuiteWithCases
+
+    def unrelated_problem(self, stored: Collection[str]) -> Problem | None:
+        """Return what is wrong with replacing the suite of this name; `stored` are the keys of its cases.
+
+        A suite that shares no case with the file merely happens to have the same name.
+        """
+        slug = self.content.slug
+        if not stored or any(case.key in stored for case in self.content.cases):
+            return None
+        message = (
+            f"there is already a suite {slug!r}, and it shares no case with this file; write another "
+            f"name in the file or choose one for this import (--slug NAME), or choose {slug} itself to "
+            "replace all its cases"
+        )
+        return Problem(message, self.path, key="name")
 
 
 @dataclass(slots=True)
