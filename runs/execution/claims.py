@@ -20,7 +20,7 @@ from runs.execution.database import DatabaseThread
 from runs.execution.loading import Calls, CaseTree, RunWork, earlier_calls, stored_outputs
 from runs.execution.shares import register_run_worker
 from runs.models.database import among, database_now
-from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
+from runs.models.results import Artifact, Attempt, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunStatus
 from runs.models.stored import kept_outcomes, kept_output
@@ -110,21 +110,34 @@ def held_results(run_id: int, token: str) -> QuerySet[Result]:
     return Result.objects.filter(run_id=run_id, status=ResultStatus.RUNNING, lease_token=token)
 
 
-def renew_leases(
-    run_id: int, token: str, result_ids: Collection[int], *, under_way: int
-) -> set[int]:
-    """Extend the leases that the worker still holds and return them; record that it is alive.
+WORKER_LOST, LEASE_LOST = "worker lost", "lease ran out"
 
-    Nobody holds anything of a deleted run.
+
+def note_return(lost: Sequence[Claim]) -> None:
+    """Note that the worker that lost these claims is alive after all: no result has killed it."""
+    claims = {(claim.result_id, claim.generation, claim.attempt) for claim in lost}
+    results = among(claim.result_id for claim in lost)
+    attempts = Attempt.objects.filter(result__in=results, reason=WORKER_LOST)
+    rows = attempts.values_list("pk", "result_id", "generation", "attempt")
+    survived = [pk for pk, *claim in rows if tuple(claim) in claims]
+    Attempt.objects.filter(pk__in=among(survived)).update(reason=LEASE_LOST)
+
+
+def renew_leases(run_id: int, token: str, held: Mapping[int, Claim], *, under_way: int) -> set[int]:
+    """Extend the leases that the worker still holds and return their results; record that it is alive.
+
+    `held` are its claims by result. Nobody holds anything of a deleted run.
     """
     now = database_now()
     with transaction.atomic():
         if Run.objects.hold_if_there(run_id) is None:
             return set()
-        held = held_results(run_id, token).filter(id__in=result_ids)
-        still = set(held.values_list("id", flat=True))
-        held.update(lease_until=now + LEASE)
+        leased = held_results(run_id, token).filter(id__in=held)
+        still = set(leased.values_list("id", flat=True))
+        leased.update(lease_until=now + LEASE)
         register_run_worker(run_id, token, under_way=under_way, now=now)
+        if lost := [claim for result_id, claim in held.items() if result_id not in still]:
+            note_return(lost)
     return still
 
 
@@ -149,7 +162,7 @@ def time_since_boot() -> float:
 
 
 class Leases:
-    """The results that a worker holds; `count_under_way` returns how many it executes."""
+    """The claims that a worker holds, by result; `count_under_way` returns how many it executes."""
 
     def __init__(
         self,
@@ -161,7 +174,7 @@ class Leases:
         clock: Clock = time_since_boot,
     ) -> None:
         """Hold nothing yet."""
-        self.held: set[int] = set()
+        self.held: dict[int, Claim] = {}
         self._run_id = run_id
         self._token = token
         self._database = database
@@ -170,13 +183,14 @@ class Leases:
         self._renewed_at = clock()
         self._renewing = asyncio.Lock()
 
-    def take(self, result_ids: Iterable[int]) -> None:
+    def take(self, claims: Iterable[Claim]) -> None:
         """Hold results that were just claimed."""
-        self.held.update(result_ids)
+        self.held.update((claim.result_id, claim) for claim in claims)
 
     def release(self, result_ids: Iterable[int]) -> None:
         """Stop holding results."""
-        self.held.difference_update(result_ids)
+        for result_id in result_ids:
+            self.held.pop(result_id, None)
 
     async def holds(self, result_id: int) -> bool:
         """Tell whether a result is still ours; ask the database when the last answer is old."""
@@ -188,11 +202,11 @@ class Leases:
 
     async def renew(self) -> None:
         """Record that the worker is alive, and extend every lease that it still holds."""
-        asked_at, held = self._clock(), sorted(self.held)
+        asked_at, held = self._clock(), dict(self.held)
         still = await self._database.do(
             renew_leases, self._run_id, self._token, held, under_way=self._count_under_way()
         )
-        self.release(set(held) - still)
+        self.release(held.keys() - still)
         self._renewed_at = asked_at
 
     def _is_doubtful(self) -> bool:

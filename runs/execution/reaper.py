@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from evaluators.models import SlotLease
 from evaluators.sandbox.processes import is_dead, process_name
-from runs.execution.claims import RELEASED
+from runs.execution.claims import LEASE_LOST, RELEASED, WORKER_LOST
 from runs.execution.database import is_temporary, note_error
 from runs.execution.shared_limits import forget_slot_leases, forget_starts
 from runs.exports.services import reap_exports
@@ -52,7 +52,8 @@ logger = logging.getLogger(__name__)
 SILENCE = 2 * LEASE
 FORGET_WORKERS_AFTER = timedelta(hours=1)
 MAX_ATTEMPTS = 3
-WORKER_LOST = "worker lost"
+# A worker on a busy machine may stand still for a while. One that a result stops does so each time.
+MAX_LEASES = 10
 END_SESSIONS = """
     SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND usename = current_user
@@ -142,21 +143,29 @@ def _release_results(run_id: int, lost_results: Q, *, now: datetime) -> None:
         lost = list(held.select_for_update(no_key=True).only("id", "attempt", "generation"))
         if not lost:
             return
-        earlier = _lost_before(lost)
-        given_up = {row.pk for row in lost if earlier[row.pk, row.generation] + 1 >= MAX_ATTEMPTS}
+        ended, stood_still = _lost_before(lost)
+        given_up = {row.pk for row in lost if ended[row.pk, row.generation] + 1 >= MAX_ATTEMPTS}
+        stopped = {row.pk for row in lost if stood_still[row.pk, row.generation] >= MAX_LEASES}
         Attempt.objects.bulk_create(_attempts(lost, now=now))
-        again = Result.objects.filter(pk__in=[row.pk for row in lost if row.pk not in given_up])
+        failed = given_up | stopped
+        again = Result.objects.filter(pk__in=[row.pk for row in lost if row.pk not in failed])
         again.update(**RELEASED)
-        _fail_lost(run, given_up, now=now)
+        _fail_lost(run, given_up, f"{MAX_ATTEMPTS} workers ended while they executed this", now=now)
+        reason = f"{MAX_LEASES} workers stood still while they executed this"
+        _fail_lost(run, stopped - given_up, reason, now=now)
         text = f"A worker was lost while working on {len(lost)} result{'s' * (len(lost) > 1)}"
         RunEvent.objects.create(run_id=run_id, kind="worker_lost", text=text)
     logger.warning("Run %s: %s", run_id, text)
 
 
-def _lost_before(lost: Sequence[Result]) -> Counter[tuple[int, int]]:
-    """Count how often each result, in each generation, was lost with its worker."""
-    attempts = Attempt.objects.filter(result__in=lost, reason=WORKER_LOST)
-    return Counter(attempts.values_list("result_id", "generation"))
+Losses = Counter[tuple[int, int]]
+
+
+def _lost_before(lost: Sequence[Result]) -> tuple[Losses, Losses]:
+    """Count how often each result, in each generation, was lost with its worker, and to one that came back."""
+    attempts = Attempt.objects.filter(result__in=lost).values_list("result_id", "generation")
+    ended, stood_still = (attempts.filter(reason=reason) for reason in (WORKER_LOST, LEASE_LOST))
+    return Counter(ended), Counter(stood_still)
 
 
 def _attempts(lost: Iterable[Result], *, now: datetime) -> list[Attempt]:
@@ -173,12 +182,12 @@ def _attempts(lost: Iterable[Result], *, now: datetime) -> list[Attempt]:
     ]
 
 
-def _fail_lost(run: Run, result_ids: set[int], *, now: datetime) -> None:
+def _fail_lost(run: Run, result_ids: set[int], reason: str, *, now: datetime) -> None:
     if not result_ids:
         return
     Result.objects.filter(pk__in=result_ids).update(
         status=ResultStatus.ERROR,
-        error=f"{WORKER_LOST}: {MAX_ATTEMPTS} workers ended while they executed this",
+        error=f"{WORKER_LOST}: {reason}",
         error_stage="worker",
         lease_token="",
         lease_until=None,

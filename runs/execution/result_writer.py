@@ -25,7 +25,7 @@ from evaluators.scoring.types import Score, Unscored, Usage, Verdict
 from runs.costs import dearest_usd
 from runs.engine.plan import OUTCOMES_PATH
 from runs.engine.ports import UNASKED, Cause, ExecutionOutcome, TargetFailure
-from runs.execution.claims import RENEW_EVERY_S, Claim, Leases, held_results
+from runs.execution.claims import RENEW_EVERY_S, Claim, Leases, held_results, note_return
 from runs.execution.database import DatabaseThread, is_temporary
 from runs.execution.ledger import (
     Budget,
@@ -421,11 +421,12 @@ def write_batch(
         run.save(update_fields=COUNTERS)
         _refresh_cases(work, entries, accepted)
         broken = "" if work.is_replayed else broken_target(run)
-    held = {execution.claim.result_id for execution in accepted}
-    stale = [
-        execution.claim.result_id for execution in ended if execution.claim.result_id not in held
-    ]
-    return replace(_run_state(run), stale=tuple(stale), broken_target=broken)
+        held = {execution.claim.result_id for execution in accepted}
+        stale = [execution.claim for execution in ended if execution.claim.result_id not in held]
+        if stale:
+            note_return(stale)
+    late = tuple(claim.result_id for claim in stale)
+    return replace(_run_state(run), stale=late, broken_target=broken)
 
 
 def _still_held(work: RunWork, token: str, ended: Sequence[EndedExecution]) -> list[EndedExecution]:

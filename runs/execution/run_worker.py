@@ -489,7 +489,7 @@ class RunLoop:
                 jobs = await self._database.do_repeatable(partial(self._claim, batch))
                 if not jobs:
                     break
-                self._leases.take(job.claim.result_id for job in jobs)
+                self._leases.take(job.claim for job in jobs)
                 for job in jobs:
                     self._waiting.put_nowait(job)
             await self._needs_refill.wait()

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution import reaper, result_writer, run_worker
-from runs.execution.claims import claim_results
+from runs.execution.claims import claim_results, renew_leases
 from runs.execution.reaper import reap, register_worker, unregister_worker
 from runs.execution.run_worker import ActiveRuns, work_on_run
 from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
@@ -36,7 +36,7 @@ def lose(run, *, token, worker="elsewhere/x/1/1"):
     """Claim one result for a worker that then dies."""
     now = timezone.now()
     RunWorker.objects.create(run=run, token=token, worker=worker, started_at=now, heartbeat_at=now)
-    claim_results(run.pk, token=token, most=1, now=now)
+    return claim_results(run.pk, token=token, most=1, now=now)
 
 
 def test_an_expired_lease_is_returned_and_the_attempt_kept(start_recorded):
@@ -69,6 +69,25 @@ def test_a_result_that_lost_three_workers_is_an_error_and_the_run_ends(start_rec
     assert (result.status, result.error_stage, result.score) == ("error", "worker", None)
     assert result.error.startswith("worker lost")
     assert Attempt.objects.count() == 3
+
+
+def test_a_result_is_no_error_because_busy_workers_stood_still_and_came_back(start_recorded):
+    run = start_recorded("a refund")
+    Run.objects.update(status="running")
+    for number in range(reaper.MAX_LEASES):
+        [claim] = lose(run, token="slow")
+        reap(now=timezone.now() + LATER)
+        assert Attempt.objects.last().reason == "worker lost"
+        assert renew_leases(run.pk, "slow", {claim.result_id: claim}, under_way=1) == set()
+        assert Attempt.objects.filter(reason="lease ran out").count() == number + 1
+        assert statuses(run) == ["pending"]
+        RunWorker.objects.all().delete()
+
+    # A result that stops each worker for a while does not do so for ever.
+    lose(run, token="slow")
+    reap(now=timezone.now() + LATER)
+    assert counts(run) == ("completed", 1, 0, 1)
+    assert run.results.get().error.startswith("worker lost: 10 workers stood still")
 
 
 def test_what_a_dead_process_of_this_machine_held_is_free_at_once(start_recorded):
