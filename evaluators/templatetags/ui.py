@@ -311,6 +311,12 @@ MAX_DEPTH = 8
 STEP_ICONS = {"tool": "e-tool", "agent": "e-panel", "retrieval": "i-search", "step": "e-composite"}
 
 
+@register.filter
+def step_icon(kind: object) -> str:
+    """Return the icon of a step of this kind."""
+    return STEP_ICONS.get(str(kind), "e-chat")
+
+
 @dataclass(frozen=True, slots=True)
 class StepRow:
     """One step as a trace shows it; `left` and `width` are percent of the whole time, `depth` counts the steps above."""
@@ -396,7 +402,7 @@ def _row(
     return StepRow(
         depth=depth,
         name=str(step.get("name") or step.get("type") or "step"),
-        icon=STEP_ICONS.get(str(step.get("type")), "e-chat"),
+        icon=step_icon(step.get("type")),
         gist=one_line(step.get("input")) if is_tool else ", ".join(tokens),
         tone="bad"
         if error

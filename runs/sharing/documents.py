@@ -56,7 +56,10 @@ class JudgedOutcomeDoc(Document):
 
 
 class StepDoc(Document):
-    """A step of the target; `depth` counts the steps that it is part of."""
+    """A step of the target; `depth` counts the steps that it is part of.
+
+    A link from before steps had costs is a snapshot like any other: its steps stay without one.
+    """
 
     depth: Annotated[int, TRACES] = 0
     type: Annotated[str, TRACES]

@@ -15,6 +15,7 @@ from django.urls import reverse
 from evaluators.scoring.decision import Decision, Flip, TraceStep
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import delta, money, pct
+from evaluators.templatetags.ui import step_icon
 from runs.compare.comparison import build_comparison
 from runs.compare.documents import comparison_document
 from runs.compare.rules import Tolerances
@@ -114,6 +115,19 @@ def test_a_page_with_very_many_entries_is_cut_and_says_so(
     shown = len(set(re.findall(r"tool-\d+", text)))
     assert 5 <= shown < 10
     assert f"The first {shown} of 30 steps." in text
+
+
+def test_the_steps_of_a_shared_result_have_the_icons_of_its_own_page(
+    editor_client: Client, client: Client, runs: tuple[Run, Run]
+) -> None:
+    kinds = ("agent", "model", "tool", "retrieval", "step")
+    outputs = ResultOutput.objects.filter(result__run=runs[1])
+    outputs.update(trace=[{"type": kind, "name": f"a {kind}"} for kind in kinds])
+    page = client.get(share(editor_client, subject(runs, "result"), "traces")).text
+    steps = page.partition('<ol class="trace">')[2].partition("</ol>")[0]
+    icons = re.findall(r"#([\w-]+)", steps)
+    assert [icon for icon in icons if icon != "i-caret"] == [step_icon(kind) for kind in kinds]
+    assert len(set(icons)) == 1 + len(kinds)
 
 
 def test_the_detail_levels_of_links_are_those_of_documents() -> None:
