@@ -404,11 +404,12 @@ def gate_row(
     name: str, share: AnyNumber | None, limit: AnyNumber, state: str, url: str = ""
 ) -> SafeString:
     """Draw one gate as a row of `dl.gates`; its figure leads to `url`."""
+    figure = figures.pct(share)
     return format_html(
         '<div><dt>{}</dt><dd>{}</dd><dd class="num">{}</dd><dd>{}</dd></div>',
         name,
         bar(share, limit, GATES[state][0]),
-        format_html('<a href="{}">{}</a>', url, figures.pct(share)) if url else figures.pct(share),
+        format_html('<a href="{}">{}</a>', url, figure) if url and share is not None else figure,
         gate_verdict(state),
     )
 

@@ -154,6 +154,16 @@ def linked(page: str, part: str) -> tuple[str, int]:
     return html.unescape(found[1]), int(found[2])
 
 
+def test_a_gate_without_a_figure_leads_nowhere(viewer_client: Client) -> None:
+    make_scored_run(
+        suite=make_suite(slug="support"), verdicts=["pending"], status="queued", finished_at=None
+    )
+    for address in ("/suites/support/runs/1/", "/runs/"):
+        page = viewer_client.get(address).text
+        assert "–" in page
+        assert not re.search(r"<a\b[^>]*>–</a>", page), address
+
+
 def test_counts_of_home_lead_to_as_many_suites_runs_and_results_as_they_say(
     viewer_client: Client, editor: User, suite: Suite
 ) -> None:
