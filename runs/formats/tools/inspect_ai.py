@@ -81,7 +81,7 @@ def _named(sample: Mapping[str, Any]) -> tuple[str, int]:
 
 def _named_by(member: str) -> tuple[str, int]:
     """Return the id and the epoch by the name of a member, so that no sample is read before its turn."""
-    key, _, epoch = PurePosixPath(member).stem.rpartition("_epoch_")
+    key, _, epoch = member.removeprefix(SAMPLES).removesuffix(".json").rpartition("_epoch_")
     return key, int(epoch) if epoch.isdecimal() else 1
 
 

@@ -54,7 +54,7 @@ SAMPLES = [
         values={"match": "C", "parts": float("nan")},
         limit={"type": "message", "reason": "6 messages"},
     ),
-    sample("boom", error={"message": "the tool went away"}),
+    sample("boom/1", error={"message": "the tool went away"}),
     sample("none"),
 ]
 HEAD = {
@@ -63,7 +63,7 @@ HEAD = {
     "eval": {
         "task": "capitals",
         "model": "maker/model",
-        "dataset": {"sample_ids": ["pe", 4, "boom", "none"]},
+        "dataset": {"sample_ids": ["pe", 4, "boom/1", "none"]},
         "scorers": [{"name": "match"}, {"name": "parts"}],
     },
     "results": {
@@ -113,7 +113,7 @@ def test_a_log_is_results_with_scores_errors_usage_and_conversation(form):
         ("pe", 1, "scored", 1.0, ""),
         ("pe", 2, "scored", 0.5, ""),
         ("4", 1, "scored", 0.0, ""),
-        ("boom", 1, "error", None, ""),
+        ("boom/1", 1, "error", None, ""),
         ("none", 1, "error", None, ""),
     ]
     first, bad = lines[0], lines[2]
