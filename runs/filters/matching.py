@@ -456,12 +456,16 @@ class ResultRows(CaseRows):
     def _names(self, field: Field) -> Iterable[tuple[int, Iterable[str]]]:
         if field.source == Source.METADATA:
             return _metadata_texts(self.rows, "case__metadata", field.key)
+        # As text, for thousands of cases have the same tags or tools: each list is read once.
+        read = cache(json.loads)
         if field.key == "tags":
-            read = cache(json.loads)
             rows = self.rows.values_list("pk", Cast("case__tags", TextField()))
             return ((pk, read(tags)) for pk, tags in rows)
         if field.key == "tool":
-            return self._with_tools().values_list("result__run_case__pk", "tools")
+            called = self._with_tools().values_list(
+                "result__run_case__pk", Cast("tools", TextField())
+            )
+            return ((pk, read(tools)) for pk, tools in called)
         if field.key == "error_stage":
             errors = Result.objects.filter(self._of("run")).exclude(error_stage="").order_by()
             return (

@@ -35,7 +35,7 @@ from runs.lists import (
     UnreadablePlaceError,
     with_tag,
 )
-from runs.models.database import OneOf
+from runs.models.database import OneOf, among
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.run_cases import LiveCases, RunCase, sorted_cases
 from runs.models.runs import Run
@@ -348,11 +348,15 @@ def matching_keys(candidates: Sequence[Run], baseline: Run, text: str) -> Set[st
     runs = [*candidates, baseline]
     checked = read_checked(text, run_vocabulary(*runs, compares=True))
     rows = RunCase.objects.filter(run__in=[run.pk for run in runs]).order_by()
-    shared = rows.exclude(run=baseline).values("case__key")
-    found = rows.filter(condition(checked, ResultRows(runs, baseline=baseline)))
-    counted = found.exclude(run=baseline, case__key__in=shared)
+    matching = rows.filter(condition(checked, ResultRows(runs, baseline=baseline)))
     with exact_lookups():
-        return set(counted.values_list("case__key", flat=True))
+        found = list(matching.values_list("run_id", "case__key"))
+    keys = {key for run, key in found if run != baseline.pk}
+    alone = {key for _, key in found} - keys
+    if alone:
+        others = rows.exclude(run=baseline).filter(case__key__in=among(alone, "text"))
+        keys |= alone.difference(others.values_list("case__key", flat=True))
+    return keys
 
 
 def in_state(cases: LiveCases, query: ResultsQuery) -> LiveCases:
