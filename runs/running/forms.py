@@ -23,7 +23,7 @@ from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import duration, pct
-from runs.engine.plan import ASKED, CHANGED, read_plan
+from runs.engine.plan import ASKED, CHANGED, JUDGED_AGAIN, read_plan
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.lists import read_integer
@@ -382,14 +382,21 @@ def changed_rules(run: Run) -> RunRules:
 def dropped_rules_text(suite: Suite, parameters: QueryDict) -> str:
     """Return a sentence about rules of the repeated run that are not taken over, "" without any.
 
-    A rescored run may have the rules of somebody's draft.
+    A rescored run and one that judges stored outputs may have the rules of a draft.
     """
     run = _run(suite, parameters.get("again", ""))
-    source = None if run is None else run.snapshot.get(RESCORED)
-    if run is None or source is None or _goes_by(suite, run.snapshot):
+    if run is None:
+        return ""
+    if source := run.snapshot.get(RESCORED):
+        what = f"was rescored from run #{source['run']}"
+    elif source := run.snapshot.get(JUDGED_AGAIN):
+        what = f"judged the outputs of run #{source['run']} again"
+    else:
+        return ""
+    if _goes_by(suite, run.snapshot):
         return ""
     return (
-        f"Run #{run.number} was rescored from run #{source['run']} with other rules"
+        f"Run #{run.number} {what} with other rules"
         f"{f', {run.note}' if run.note else ''}. Those rules do not apply here. The new run uses the suite "
         f"as it is, v{suite.version}, with the changes you make here."
     )

@@ -61,6 +61,7 @@ from runs.running.services import (
     freeze,
     started_before,
 )
+from runs.specs.external_scores import COLUMNS as EXTERNAL_COLUMNS
 from runs.specs.suites import SuiteSpec
 from runs.suites.drafts import InvalidDraftError, find_problems
 from runs.suites.files import find_version
@@ -76,17 +77,6 @@ OTHER_INPUT = "the input of the case is another now, so the stored output answer
 NO_SCORE = "no score in the source"
 RESULT = "result_id"
 OUTPUT_COLUMNS = ("text", "messages", "trace", "usage", "outcomes")
-EXTERNAL_COLUMNS = (
-    "source",
-    "name",
-    "score",
-    "value",
-    "low",
-    "high",
-    "label",
-    "reason",
-    "pushed_at",
-)
 # Columns of a score that say what it cost: a score that is kept costs nothing.
 PAID = ("input_tokens", "output_tokens", "cost_usd", "latency_ms")
 KEPT = "kept"
@@ -554,7 +544,8 @@ def _write_results(run: Run, judging: JudgingPlan) -> None:
     new_ids = {row.source: ids[row.case, row.repetition] for row in judging.results}
     copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids, key=RESULT)
     copy_rows(Artifact, ("path", "content_id"), new_ids, key=RESULT)
-    copy_rows(ExternalScore, EXTERNAL_COLUMNS, new_ids, key=RESULT)
+    columns = ("source", "name", *EXTERNAL_COLUMNS, "pushed_at")
+    copy_rows(ExternalScore, columns, new_ids, key=RESULT)
     for start in range(0, len(judging.results), BATCH):
         batch = judging.results[start : start + BATCH]
         insert_rows(EvaluatorScore, SCORE_COLUMNS, _kept_rows(batch, new_ids))

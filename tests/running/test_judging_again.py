@@ -92,10 +92,14 @@ def asked(run: Run) -> list[tuple[str, str]]:
     return list(calls.values_list("result__case__key", "evaluator_path"))
 
 
+@pytest.mark.each_database
 def test_only_the_changed_evaluator_is_judged_and_everything_else_is_kept_rows(
     judged: Callable[..., Run], model_server: ModelServer
 ) -> None:
     source = judged(2, repetitions=2)
+    foreign = {"source": "ragas", "name": "faithful", "score": 0.4, "value": 0.4}
+    first = source.results.get(case__key="C-0", repetition=1)
+    first.external_scores.create(**foreign, pushed_at=database_now())
     change_suite(source.suite, tree=tree(JUDGED, STRICTER, CHECK))
     requests = len(model_server.requests)
     plan = plan_judging(source, JudgingRequest(), None)
@@ -127,6 +131,8 @@ def test_only_the_changed_evaluator_is_judged_and_everything_else_is_kept_rows(
         assert new.artifacts.get().content == old.artifacts.get().content
         assert (new.latency_ms, new.run_cost_usd) == (old.latency_ms, Decimal("0.25"))
         assert new.output.decision["trace"]
+    carried = run.results.get(case__key="C-0", repetition=1).external_scores.get()
+    assert (carried.source, carried.score) == ("ragas", 0.4)
     assert (run.run_cost_usd, run_costs(run).run.is_partial) == (1, False)
     entry = AuditEntry.objects.filter(action="start").latest("id")
     assert entry.after["outputs_of"] == f"{source.suite.slug} #1"
@@ -305,12 +311,12 @@ def test_a_killed_worker_costs_no_more_than_the_calls_it_had_in_flight(
     monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
     model_server.behave(then=good())
     work_on_run(run.pk)
-    model_server.release()
-    lost.join(60)
 
     run.refresh_from_db()
     assert (run.status, run.done_count, run.pass_count) == ("completed", 6, 6)
     assert len(model_server.chats) == before + 6 + 2
+    model_server.release()
+    lost.join(60)
     assert set(run.model_calls.values_list("evaluator_path", flat=True)) == {"tone"}
     assert run.results.filter(scores__details__kept=True).distinct().count() == 6
 
