@@ -80,7 +80,7 @@ OUTCOMES = "expected_outcome_results"
 LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-# Lines are not frozen, because a file has ten thousands, and creating a frozen one takes three times as long.
+# Lines are not frozen, because a file has tens of thousands, and creating a frozen one takes three times as long.
 @dataclass(slots=True)
 class EvaluatorLine:
     """The result of one evaluator, with those of its children (seeds 000 and 004).
