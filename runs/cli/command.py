@@ -29,6 +29,7 @@ from django.db.models import Model
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
+from runs.cli.terminal import print_line
 from runs.models.runs import BASELINE, LATEST, Campaign, Run
 from runs.models.suites import Suite, Target
 from runs.specs.problems import UnreadableFileError, most_similar
@@ -107,7 +108,8 @@ class SiteCommand(BaseCommand):
         except CommandError as error:
             if not self.is_at_shell or isinstance(error, SystemCheckError):
                 raise
-            self.stderr.write(str(error))
+            # What it quotes of a file may be commands to a terminal.
+            print_line(self.stderr, str(error))
             sys.exit(error.returncode)
 
     def _execute(self, *args: Any, **options: Any) -> str | None:

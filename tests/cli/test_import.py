@@ -6,7 +6,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 
 from evaluators.models import AuditEntry
 from runs.models.suites import RecordedOutput, Suite, SuiteVersion, Target
@@ -238,3 +238,16 @@ def test_a_suite_that_shares_no_case_is_no_new_version_unless_its_name_is_writte
     call_command("import", "other.yaml", "--slug", "one")
     versions = dict(Suite.objects.values_list("slug", "version"))
     assert versions == {"one": 2, "another": 1}
+
+
+def test_what_a_refusal_quotes_of_a_file_commands_no_terminal(
+    evals: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (evals / "red.yaml").write_text(
+        'name: red\ntests: [{id: A, input: hi}]\nevaluators: [{type: "\\u001b[31mred"}]\n'
+    )
+    with pytest.raises(SystemExit):
+        load_command_class("runs", "import").run_from_argv(["evalsite", "import", "red.yaml"])
+    printed = capsys.readouterr().err
+    assert "\N{REPLACEMENT CHARACTER}[31mred" in printed
+    assert "\x1b" not in printed
