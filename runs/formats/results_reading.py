@@ -669,26 +669,30 @@ def _external_scores(fields: ResultFields, place: FileLine) -> Iterator[GivenSco
     seen = set()
     for values in fields.objects((EXTERNAL,)):
         own = ResultFields(values, place)
-        given = own.value("range")
-        low, high = given if isinstance(given, list) and len(given) == 2 else (0, 1)
-        value = own.value("value")
-        if not all(_is_number(number) for number in (low, high, value or 0)):
-            place.refuse(f"{EXTERNAL}: {value!r} of {given!r} is not a value with its range")
+        value, limits = own.value("value"), own.value("range")
+        name = f"{EXTERNAL}: {own.text('source')}/{own.text('name')}"
+        if not (value is None or _is_number(value)):
+            place.refuse(f"{name}: the value {value!r} is no number")
+            continue
+        if limits is None:
+            limits = [0, 1]
+        if not (isinstance(limits, list) and [*map(_is_number, limits)] == [True, True]):
+            place.refuse(f"{name}: the range {limits!r} is not two numbers, such as [1, 5]")
             continue
         score = GivenScore(
             place.case,
             own.text("source"),
             own.text("name"),
             value=value,
-            low=low,
-            high=high,
+            low=limits[0],
+            high=limits[1],
             label=own.text("label"),
             reason=own.text("reason"),
         )
         if problem := score.problem():
-            place.refuse(f"{EXTERNAL}: {score.full_name}: {problem}")
+            place.refuse(f"{name}: {problem}")
         elif score.full_name in seen:
-            place.refuse(f"{EXTERNAL}: {score.full_name} is given twice; leave one out")
+            place.refuse(f"{name} is given twice; leave one out")
         seen.add(score.full_name)
         yield score
 

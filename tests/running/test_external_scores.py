@@ -232,8 +232,14 @@ def test_a_file_of_results_brings_them_back(run: Run, program: Program, admin: U
     for wrong, words in (
         ({"value": 7}, "Its value is 7, outside 0 to 1"),
         ({"name": ""}, "It needs a source and a name."),
-        ({"value": "much"}, "'much' of None is not a value with its range"),
-        ({"range": [0, "much"]}, "0.25 of [0, 'much'] is not a value with its range"),
+        *(
+            ({"value": value}, f"the value {value!r} is no number")
+            for value in ("much", "", [], False)
+        ),
+        *(
+            ({"range": given}, f"the range {given!r} is not two numbers, such as [1, 5]")
+            for given in ([0, "much"], [1], "1-5")
+        ),
     ):
         scores = [{**FAITH, **wrong}]
         line = {"eval_id": "C-0", "score": 1, "external_scores": scores}
