@@ -35,14 +35,15 @@ def tagged(document: Document, state: object) -> Response:
     return Response(document.as_json(), headers={"ETag": f'"{state}"'})
 
 
-def expected_state(request: Request) -> str | None:
-    """Return the state that the program knows; None where any will do."""
-    value = request.headers.get(IF_MATCH.name, "").strip()
-    return value.removeprefix("W/").strip('"') if value and value != "*" else None
-
-
 def check_unchanged(request: Request, state: str, describe: Callable[[], str]) -> None:
-    """Raise PreconditionFailed, with the change as described, unless the program knows this state."""
-    expected = expected_state(request)
-    if expected not in (None, state):
-        raise PreconditionFailed(f"{describe()}. You know {expected}. Nothing was changed.")
+    """Raise PreconditionFailed, with the change as described, unless the program knows this state; "" is of nothing.
+
+    `*` is any state, but not that of nothing.
+    """
+    given = request.headers.get(IF_MATCH.name, "").strip()
+    if not given or (given == "*" and state):
+        return
+    expected = given.removeprefix("W/").strip('"')
+    if expected != state:
+        known = "" if given == "*" else f" You know {expected}."
+        raise PreconditionFailed(f"{describe()}.{known} Nothing was changed.")

@@ -24,12 +24,7 @@ from runs.api.bodies import (
     pointer,
     read_stream,
 )
-from runs.api.preconditions import (
-    IF_MATCH,
-    PreconditionFailed,
-    check_unchanged,
-    expected_state,
-)
+from runs.api.preconditions import IF_MATCH, check_unchanged
 from runs.api.queries import get_run
 from runs.api.schema import KEY, SLUG, writes
 from runs.cases.checks import InvalidCaseError
@@ -351,8 +346,8 @@ def _store(request: Request, slug: str | None) -> StoredSuiteDoc:
         stored = Suite.objects.filter(slug=slug).first()
         if stored is not None:
             _check_version(request, stored)
-        elif slug is not None and expected_state(request) is not None:
-            raise PreconditionFailed(f"There is no suite “{slug}”.")
+        elif slug is not None:
+            check_unchanged(request, "", lambda: f"There is no suite “{slug}”")
         try:
             [done] = import_suites(
                 found.suites,

@@ -72,7 +72,10 @@ def test_a_suite_that_someone_else_saved_is_not_replaced(client: Client) -> None
     assert "rita saved version 1 of “capitals”" in problem["detail"]
     assert send(client, "put", body=body, **put, **{"If-Match": '"1"'})["version"] == 2
     missing = {"path": "/suites/{slug}", "at": "/suites/cities"}
-    send(client, "put", body=body, status=412, **missing, **{"If-Match": '"1"'})
+    for state in ('"1"', "*"):
+        problem = send(client, "put", body=body, status=412, **missing, **{"If-Match": state})
+        assert problem["detail"].startswith("There is no suite “cities”. ")
+    assert send(client, "put", body=CAPITALS, **put, **{"If-Match": "*"})["version"] == 3
 
 
 def test_a_wrong_suite_names_every_place_and_stores_nothing(client: Client) -> None:
@@ -187,6 +190,8 @@ def test_one_case_is_stored_and_deleted_unless_someone_else_changed_it(client: C
     send(client, "delete", body=None, status=412, **place, **{"If-Match": '"1"'})
     send(client, "delete", body=None, status=204, **place)
     send(client, "delete", body=None, status=204, **place)
+    problem = send(client, "put", body={"input": "Old"}, status=412, **place, **{"If-Match": "*"})
+    assert problem["detail"] == "The case a/b does not exist. Nothing was changed."
     assert not Case.objects.filter(key="a/b", is_current=True).exists()
 
 
