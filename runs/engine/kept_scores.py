@@ -22,6 +22,7 @@ from runs.engine.plan import (
     needs_outcomes_call,
     outcome_samples,
     read_files,
+    runs_script,
 )
 
 NEW = "new"
@@ -102,12 +103,15 @@ class JudgedTree:
     def _question(
         self, node: EvaluatorSpec, path: str, kinds: Mapping[str, Kind]
     ) -> Mapping[str, Any]:
-        policy = self.plan.policy
+        policy, files = self.plan.policy, self.plan.files
+        # Its program may read every file of the suite, and its own path.
+        is_program = runs_script(node, kinds)
         return {
             "its settings changed": [node.kind, node.config, node.negate],
             "its built-in prompt changed": self.plan.prompts.get(node.kind),
             ANOTHER_JUDGE: [self._judge(*judge) for judge in asked_judges(node, kinds)],
-            "its files changed": read_files(node, self.plan.files),
+            "its files changed": files if is_program else read_files(node, files),
+            "its place changed": path if is_program else "",
             "what it reads changed": [
                 *(child.as_json() for child in node.children),
                 *(getattr(policy, name) for name in BANDS if node.children),
@@ -139,8 +143,9 @@ def keep_scores(
 ) -> KeptScores:
     """Return which scores of a result stand when it is judged by another tree.
 
-    An evaluator that moved or got another name keeps its scores. None stands if the case changed otherwise than
-    in its input, for every evaluator may read it, or if the scores are those of another tool.
+    An evaluator that moved or got another name keeps its scores, but two that ask the same never share one. None
+    stands if the case changed otherwise than in its input, for every evaluator may read it, or if the scores are
+    those of another tool.
     """
     old, new = before.questions(kinds), after.questions(kinds)
     inside = {
@@ -151,12 +156,16 @@ def keep_scores(
     if not (is_ours and is_same_case):
         reason = CHANGED_CASE if is_ours else OTHER_TOOL
         return KeptScores(tuple(new), reasons=dict.fromkeys(new, reason))
-    origins: dict[str, str] = {}
+    origins = {path: path for path, question in new.items() if old.get(path) == question}
+    moved = {path: question for path, question in old.items() if path not in origins}
     reasons: dict[str, str] = {}
     for path, question in new.items():
-        origin = path if old.get(path) == question else _same(question, old)
+        if path in origins:
+            continue
+        origin = next((place for place, known in moved.items() if known == question), None)
         if origin is not None:
             origins[path] = origin
+            del moved[origin]
         else:
             reasons[path] = _reason(old.get(path), question)
     for path, places in inside.items():
@@ -168,10 +177,6 @@ def keep_scores(
 
 def _is_below(path: str, composite: str) -> bool:
     return path != OUTCOMES_PATH and path.startswith(below(composite, ""))
-
-
-def _same(question: Mapping[str, Any], old: Mapping[str, Mapping[str, Any]]) -> str | None:
-    return next((path for path, known in old.items() if known == question), None)
 
 
 def _reason(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> str:

@@ -258,7 +258,7 @@ def judge_models(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, default: str
 
 def script_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> list[str]:
     """Return the paths of the evaluators that run programs of the suite's author, in tree order."""
-    return [path for path, node in walk(root) if _runs_script(node, kinds)]
+    return [path for path, node in walk(root) if runs_script(node, kinds)]
 
 
 def programs(
@@ -271,7 +271,7 @@ def programs(
     return {
         content_hash([node.kind, node.config, read_files(node, files)]): path
         for path, node in walk(root)
-        if _runs_script(node, kinds)
+        if runs_script(node, kinds)
     }
 
 
@@ -288,7 +288,8 @@ def read_files(node: EvaluatorSpec, files: Mapping[str, str]) -> dict[str, str]:
     return {name: sha for name, sha in files.items() if is_read or name.startswith(folders)}
 
 
-def _runs_script(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
+def runs_script(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
+    """Tell whether an evaluator runs a program of the suite's author."""
     if node.is_composite:
         return node.aggregator is not None and node.aggregator.type == SCRIPT_AGGREGATOR
     found = kinds.get(node.kind)

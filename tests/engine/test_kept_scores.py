@@ -1,0 +1,67 @@
+"""Which scores stand when outputs are judged again: a score is never taken for the answer to another question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluators.kinds import all_kinds
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
+from runs.engine.kept_scores import JudgedTree, KeptScores, keep_scores
+from runs.engine.plan import Plan, TargetPlan
+from tests.support.trees import CHECK, JUDGED, LEAF, tree
+
+SCRIPT = {
+    **LEAF,
+    "name": "own",
+    "kind": "script",
+    "config": {"command": ["python", "checks/check.py"]},
+}
+FILES = {"checks/check.py": "1", "golden/answers.json": "1", "prompts/tone.md": "1"}
+JUDGE = {"model_id": "m", "reply_mode": "text", "parameters": {}}
+
+
+def judged_tree(
+    *nodes: Mapping[str, Any],
+    files: Mapping[str, str] = FILES,
+    url: str = "http://gateway:80/v1",
+    **root: Any,
+) -> JudgedTree:
+    spec = EvaluatorSpec.model_validate(tree(*nodes, **root))
+    models = {"judge": {**JUDGE, "base_url": url}}
+    target = TargetPlan("agent", "recorded")
+    return JudgedTree(Plan({}, PolicySpec(), spec, target, "judge", models, files), spec)
+
+
+def keep(before: JudgedTree, after: JudgedTree) -> KeptScores:
+    return keep_scores(before, after, all_kinds())
+
+
+def test_a_script_which_may_read_every_file_of_the_suite_is_run_again_for_any_that_changed() -> (
+    None
+):
+    prompt = {**JUDGED, "config": {"prompt": "./prompts/tone.md"}}
+    whole = {"type": "code_judge", "command": ["python", "checks/check.py"]}
+    before = judged_tree(SCRIPT, prompt, CHECK, aggregator=whole)
+    assert set(keep(before, before).origins) == {"", "own", "right", "mentions_refund"}
+    after = judged_tree(
+        SCRIPT, prompt, CHECK, aggregator=whole, files={**FILES, "golden/answers.json": "2"}
+    )
+    kept = keep(before, after)
+    assert set(kept.origins) == {"right", "mentions_refund"}
+    assert kept.reasons == dict.fromkeys(("", "own"), "its files changed")
+
+
+def test_a_script_which_reads_its_name_is_run_again_under_another() -> None:
+    after = judged_tree({**SCRIPT, "name": "other"}, {**JUDGED, "name": "correct"})
+    kept = keep(judged_tree(SCRIPT, JUDGED), after)
+    assert (kept.origins, kept.reasons) == ({"correct": "right"}, {"other": "new"})
+
+
+def test_a_second_judge_with_the_same_question_does_not_get_the_score_of_the_first() -> None:
+    twin, moved = {**JUDGED, "name": "again"}, {**JUDGED, "name": "anew"}
+    kept = keep(judged_tree(JUDGED), judged_tree(twin, JUDGED))
+    assert (kept.origins, kept.reasons) == ({"right": "right"}, {"again": "new"})
+    kept = keep(judged_tree(JUDGED), judged_tree(twin, moved))
+    assert (kept.origins, kept.reasons) == ({"again": "right"}, {"anew": "new"})
