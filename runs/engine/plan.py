@@ -154,11 +154,18 @@ JUDGE_SETTINGS = ("model_id", "reply_mode", "parameters")
 
 
 def judge_settings(model: Mapping[str, Any] | None) -> Any:
-    """Return the settings that make a judge the same: the request and the host, not the price nor the port."""
+    """Return the settings that make a judge the same: the request, host and path, not the price nor the port.
+
+    At some gateways the path names the model.
+    """
     if model is None:
         return None
-    host = urlsplit(model.get("base_url", "")).hostname
-    return (host, *(model.get(name) for name in JUDGE_SETTINGS))
+    address = urlsplit(model.get("base_url", ""))
+    return (
+        address.hostname,
+        address.path.rstrip("/"),
+        *(model.get(name) for name in JUDGE_SETTINGS),
+    )
 
 
 def judge_name(plan: Plan) -> str:

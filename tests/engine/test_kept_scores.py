@@ -65,3 +65,12 @@ def test_a_second_judge_with_the_same_question_does_not_get_the_score_of_the_fir
     assert (kept.origins, kept.reasons) == ({"right": "right"}, {"again": "new"})
     kept = keep(judged_tree(JUDGED), judged_tree(twin, moved))
     assert (kept.origins, kept.reasons) == ({"again": "right"}, {"anew": "new"})
+
+
+def test_a_model_at_another_path_of_a_gateway_is_another_judge() -> None:
+    first, second = (f"https://gateway/openai/deployments/{name}" for name in ("small", "large"))
+    kept = keep(judged_tree(JUDGED, url=first), judged_tree(JUDGED, url=second))
+    assert kept.reasons == {"right": "another judge"}
+    assert keep(judged_tree(JUDGED, url=first), judged_tree(JUDGED, url=f"{first}/")).origins
+    # The scripted judge of the demo answers at another port each time.
+    assert keep(judged_tree(JUDGED), judged_tree(JUDGED, url="http://gateway:81/v1")).origins
