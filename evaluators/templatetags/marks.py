@@ -404,14 +404,19 @@ def gate_row(
     name: str, share: AnyNumber | None, limit: AnyNumber, state: str, url: str = ""
 ) -> SafeString:
     """Draw one gate as a row of `dl.gates`; its figure leads to `url`."""
-    figure = figures.pct(share)
     return format_html(
         '<div><dt>{}</dt><dd>{}</dd><dd class="num">{}</dd><dd>{}</dd></div>',
         name,
         bar(share, limit, GATES[state][0]),
-        format_html('<a href="{}">{}</a>', url, figure) if url and share is not None else figure,
+        rate_link(share, url),
         gate_verdict(state),
     )
+
+
+def rate_link(share: AnyNumber | None, url: str) -> str:
+    """Write a share as a rate that leads to `url`, without a link where there is none or no figure."""
+    figure = figures.pct(share)
+    return format_html('<a href="{}">{}</a>', url, figure) if url and share is not None else figure
 
 
 class MarkedTrend(Protocol):

@@ -54,7 +54,8 @@ for mark in (
         marks.delta,
     ),
     *(marks.reviewed, marks.dist, marks.tally, marks.bar, marks.gate_row, marks.spark),
-    *(marks.meter, marks.metric, marks.drawing, marks.rate_bar, marks.cause),
+    *(marks.meter, marks.metric, marks.drawing, marks.rate_bar, marks.rate_link),
+    marks.cause,
 ):
     register.simple_tag(mark, name=mark.__name__)
 

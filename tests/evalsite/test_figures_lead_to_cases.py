@@ -222,6 +222,17 @@ def test_counts_of_a_suite_campaign_and_target_lead_to_as_many_rows_as_they_say(
         assert rows(viewer_client.get(url).text) == int(ran) - int(passed)
 
 
+def test_a_figure_that_is_missing_leads_nowhere(viewer_client: Client) -> None:
+    campaign, target = make_campaign(), make_target()
+    columns = {"suite": campaign.suite, "campaign": campaign, "target": target}
+    run = make_scored_run(verdicts=["error"], **columns)
+    for address in ("/", "/targets/", f"/targets/{target.pk}/", f"/campaigns/{campaign.pk}/"):
+        page = viewer_client.get(address).text
+        assert f"/suites/{run.suite.slug}/" in page
+        assert "–" in page
+        assert not re.search(r"<a\b[^>]*>\s*(<b>)?\s*–", page), address
+
+
 def test_counts_of_repetitions_lead_to_as_many_cases_as_they_say(viewer_client: Client) -> None:
     run = make_run(suite=make_suite(slug="support", cases=3), repetitions=2)
     ends = (("pass", "pass"), ("pass", "fail"), ("fail", "fail"))

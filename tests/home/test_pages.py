@@ -366,7 +366,7 @@ class TestSuite:
         newest, first = health.split("<tr>")[2:]
         assert "Failed</span>" in newest
         assert f'since <a href="{reverse("runs:run", args=[suite.slug, 3])}">#3</a>' in newest
-        assert "<b>0.0%</b>" in newest
+        assert ">0.0%</a></b>" in newest
         assert "first run" in first
 
     def test_a_suite_without_a_completed_run_has_no_health_and_no_worst_cases(
