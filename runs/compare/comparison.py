@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from functools import cached_property, partial
 from itertools import chain
@@ -464,7 +465,7 @@ class Comparison:
 
     @cached_property
     def is_of_same_outputs(self) -> bool:
-        """Tell whether both runs judged the same outputs; one query if one judged those of the other or of a third."""
+        """Tell whether both runs judged the same outputs; few queries, none if neither judges stored ones."""
         return have_same_outputs(self.baseline.run, self.candidate.run)
 
     @property
@@ -503,15 +504,25 @@ class Comparison:
 
 def have_same_outputs(*runs: Run) -> bool:
     """Tell whether runs judged the same outputs: those of one of them, or of one source, which were not replaced."""
-    judging = [run for run in runs if run.is_judged_again]
-    origins = {run.source_run_id if run.is_judged_again else run.pk for run in runs}
-    if not judging or len(origins) > 1:
+    if not any(run.is_judged_again for run in runs):
         return False
-    copied = [run.created_at for run in judging]
-    reruns = Retry.objects.filter(run__in=origins, keeps_output=False, asked_at__gt=min(copied))
-    if len(judging) == len(runs):
+    origins = [_origin(run) for run in runs]
+    if len({origin.pk for origin, _ in origins}) > 1:
+        return False
+    copied = [copied_at for _, copied_at in origins if copied_at is not None]
+    reruns = Retry.objects.filter(run=origins[0][0], keeps_output=False, asked_at__gt=min(copied))
+    if len(copied) == len(runs):
         reruns = reruns.filter(asked_at__lt=max(copied))
     return not reruns.exists()
+
+
+def _origin(run: Run) -> tuple[Run, datetime | None]:
+    """Return the run whose target gave the outputs of a run, and when they were copied from it, None for its own."""
+    copied_at = None
+    runs = Run.objects.defer("summary", "leaf_scores")
+    while run.is_judged_again and (source := runs.filter(pk=run.source_run_id).first()):
+        run, copied_at = source, run.created_at
+    return run, copied_at
 
 
 class SameRunError(DomainError):

@@ -74,3 +74,17 @@ def test_two_runs_that_judged_one_source_share_its_outputs_until_the_target_answ
     assert not compare(source, second).is_of_same_outputs
     assert compare(first, second).is_of_same_outputs
     assert not compare(judged_again(source), second).is_of_same_outputs
+
+
+def test_a_run_that_judges_a_judged_run_again_has_the_outputs_of_the_first() -> None:
+    source = finished_run()
+    first = judged_again(source)
+    second, beside = judged_again(first), judged_again(source)
+    for other in (first, source, beside):
+        assert compare(other, second).is_of_same_outputs
+    retry_results(source, asked_by=None, which="failed")
+    work_on_run(source.pk)
+    source.refresh_from_db()
+    assert not compare(source, second).is_of_same_outputs
+    assert compare(beside, second).is_of_same_outputs
+    assert not compare(judged_again(source), second).is_of_same_outputs
