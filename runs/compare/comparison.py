@@ -520,7 +520,7 @@ def _origin(run: Run) -> tuple[Run, datetime | None]:
     """Return the run whose target gave the outputs of a run, and when they were copied from it, None for its own."""
     copied_at = None
     runs = Run.objects.defer("summary", "leaf_scores")
-    while run.is_judged_again and (source := runs.filter(pk=run.source_run_id).first()):
+    while run.is_judged_again and (source := runs.filter(pk=run.source_run_id or 0).first()):
         run, copied_at = source, run.created_at
     return run, copied_at
 

@@ -123,7 +123,9 @@ class JudgedTree:
         if what == "model":
             return judge_settings(self.plan.models.get(name or self.plan.judge))
         agent = self.plan.agents.get(name)
-        return agent and (agent.kind, agent.config, self._judge("model", agent.model))
+        if agent is None:
+            return None
+        return agent.kind, agent.config, judge_settings(self.plan.models.get(agent.model))
 
 
 def is_scored(node: EvaluatorSpec) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from evaluators.kinds import all_kinds
@@ -74,3 +75,17 @@ def test_a_model_at_another_path_of_a_gateway_is_another_judge() -> None:
     assert keep(judged_tree(JUDGED, url=first), judged_tree(JUDGED, url=f"{first}/")).origins
     # The scripted judge of the demo answers at another port each time.
     assert keep(judged_tree(JUDGED), judged_tree(JUDGED, url="http://gateway:81/v1")).origins
+
+
+def test_an_agent_that_judges_is_the_same_whoever_else_judges() -> None:
+    reader = {**LEAF, "name": "reader", "kind": "agent_judge", "config": {"agent": "reader"}}
+    before, after = judged_tree(reader, JUDGED), judged_tree(reader, JUDGED)
+    agents = {"reader": TargetPlan("reader", "http", {"url": "http://reader/"})}
+    models = {**before.plan.models, "other": {**JUDGE, "base_url": "http://other/v1"}}
+    first = replace(before, plan=replace(before.plan, agents=agents))
+    second = replace(after, plan=replace(after.plan, agents=agents, models=models, judge="other"))
+    kept = keep(first, second)
+    assert (kept.origins, kept.reasons) == ({"reader": "reader"}, {"right": "another judge"})
+    moved = {"reader": replace(agents["reader"], config={"url": "http://elsewhere/"})}
+    kept = keep(first, replace(first, plan=replace(first.plan, agents=moved)))
+    assert kept.reasons == {"reader": "another judge"}
