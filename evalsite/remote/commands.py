@@ -144,8 +144,6 @@ REFUSED: Mapping[tuple[str, str], str] = {
         for option in ("--suite", "--map", "--existing", "--leave-out-rejected")
     },
 }
-
-
 # What a run is started with, by the names of the options.
 OF_A_START = (
     *("target", "model", "judge", "profile", "slug", "tag", "case", "samples", "repetitions"),
@@ -239,7 +237,7 @@ def _add_evaluate(parser: ArgumentParser) -> None:
         "--concurrency",
         type=int,
         metavar="N",
-        help=f"How many cases run in parallel; of an agent {CONCURRENCY}.",
+        help=f"How many cases run in parallel; with an agent {CONCURRENCY}, if not given.",
     )
     add_run_options(parser)
     add_judging_options(parser)
@@ -473,8 +471,7 @@ def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> Sequen
         progress.say(message)
     if options.outputs_of:
         return _judge_again(site, slug, options, progress)
-    is_asked_here = options.agent or options.outputs
-    if is_asked_here:
+    if options.agent or options.outputs:
         targets = options.target or [options.outputs.stem if options.outputs else "agent"]
         site.add_target(targets[0])
     elif options.model:
@@ -483,7 +480,8 @@ def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> Sequen
         targets = options.target
     choices = {
         "repetitions": options.repetitions,
-        "concurrency": None if is_asked_here else options.concurrency,
+        # With an agent, it says how many cases this machine asks about at once.
+        "concurrency": None if options.agent else options.concurrency,
         "judge": options.judge,
         "cases": options.case,
         "tags": options.tag,

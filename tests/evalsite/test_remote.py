@@ -115,9 +115,10 @@ def test_an_address_here_outputs_in_a_file_and_a_target_of_the_site(
     assert [asked.json for asked in agent_server.asked] == [{"q": "Capital of France?"}]
 
     Path("outputs.jsonl").write_text('{"id": "france", "output": "Paris", "mood": 1}\n')
-    assert evaluate("--outputs", "outputs.jsonl") == 3
+    assert evaluate("--outputs", "outputs.jsonl", "--concurrency", "3") == 3
     run = Run.objects.latest("pk")
     assert (run.target_name, run.pass_count, run.error_count) == ("outputs", 1, 2)
+    assert run.concurrency == 3
     assert "2 results without an output in the file." in capsys.readouterr().err
 
     assert evaluate("--target", "nobody") == 3
