@@ -65,9 +65,9 @@ BUSY = Outage(
 SLOW = Outage(
     "slow",
     "The database took too long",
-    "What this page asks for was not found in the time that a request has.",
+    "It stopped reading what this page asks for, because that took longer than allowed.",
     "Ask for less: a narrower filter, fewer runs or a smaller one. If it happens often, the administrator of the "
-    "server should check what keeps the database busy. EVALSITE_MAX_STATEMENT_S sets the time.",
+    "server should check what keeps the database busy. EVALSITE_MAX_STATEMENT_S sets the limit.",
 )
 DAMAGED = Outage(
     "damaged",
