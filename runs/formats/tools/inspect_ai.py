@@ -68,8 +68,8 @@ def _read_log(file: ToolFile) -> ToolResults:
 
 def _places(head: Mapping[str, Any]) -> Callable[[tuple[str, int]], tuple[int, int]]:
     """Return what gives a sample its place in the dataset: a log has samples in the order in which they ended."""
-    dataset = mapping(mapping(head.get("eval")).get("dataset"))
-    order = {str(key): n for n, key in enumerate(dataset.get("sample_ids") or ())}
+    ids = mapping(mapping(head.get("eval")).get("dataset")).get("sample_ids")
+    order = {str(key): n for n, key in enumerate(ids if isinstance(ids, list) else ())}
     return lambda named: (order.get(named[0], len(order)), named[1])
 
 

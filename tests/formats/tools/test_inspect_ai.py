@@ -103,6 +103,13 @@ def log(form):
     )
 
 
+def test_a_log_without_a_readable_order_keeps_its_own():
+    evaluation = {**HEAD["eval"], "dataset": {"sample_ids": 5}}
+    content = json.dumps({**HEAD, "eval": evaluation, "samples": SAMPLES}).encode()
+    keys = [entry.result.eval_id for entry in read_results(content, file="a.json").results]
+    assert keys == ["4", "pe", "boom/1", "none", "pe"]
+
+
 @pytest.mark.parametrize("form", ["json", "eval"])
 def test_a_log_is_results_with_scores_errors_usage_and_conversation(form):
     read = read_results(log(form), file=f"a.{form}")
