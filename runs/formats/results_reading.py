@@ -672,7 +672,7 @@ def _external_scores(fields: ResultFields, place: FileLine) -> Iterator[GivenSco
         value, limits = own.value("value"), own.value("range")
         name = f"{EXTERNAL}: {own.text('source')}/{own.text('name')}"
         if not (value is None or _is_number(value)):
-            place.refuse(f"{name}: the value {value!r} is no number")
+            place.refuse(f"{name}: the value {value!r} is not a number")
             continue
         if limits is None:
             limits = [0, 1]

@@ -233,7 +233,7 @@ def test_a_file_of_results_brings_them_back(run: Run, program: Program, admin: U
         ({"value": 7}, "Its value is 7, outside 0 to 1"),
         ({"name": ""}, "It needs a source and a name."),
         *(
-            ({"value": value}, f"the value {value!r} is no number")
+            ({"value": value}, f"the value {value!r} is not a number")
             for value in ("much", "", [], False)
         ),
         *(
