@@ -204,6 +204,7 @@ def _work_outside_runs(plan: Plan, suite_id: int | None, **facts: Any) -> RunWor
         plan=plan,
         target=get_target_kind(plan.target.kind),
         has_uploads=False,
+        is_replayed=False,
         concurrency=1,
         budget_usd=None,
         files={file.path: bytes(file.content.content) for file in files},
