@@ -180,7 +180,7 @@ def test_title_age_and_sidebar_follow_a_live_run(run_page: Page, run: Run) -> No
     Run.objects.update(done_count=45)
     expect(run_page).to_have_title(re.compile(r"^Run #1, 75\.0%"))
     Run.objects.update(done_count=60, status="completed", finished_at=timezone.now())
-    expect(run_page).to_have_title(re.compile(r"^Run #1 "))
+    expect(run_page).to_have_title(re.compile(r"^Run #1, failed "))
     expect(running).to_have_count(0)
 
 
