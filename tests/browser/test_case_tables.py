@@ -31,8 +31,9 @@ def begin(page: Page, live_server: LiveServer) -> None:
     # Both pages have a title.
     page.wait_for_url("**/from-table/")
     enter(page, page.get_by_label("Title"), "Refunds")
-    tab_to(page, page.get_by_label("File", exact=False).first)
+    # From here the browser opens no window of its own; it may take a moment until it obeys.
     with page.expect_file_chooser() as asked:
+        tab_to(page, page.get_by_label("File", exact=False).first)
         page.keyboard.press("Space")
     file = {"name": "refunds.csv", "mimeType": "text/csv", "buffer": ROWS.encode()}
     asked.value.set_files(file)
