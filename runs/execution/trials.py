@@ -172,7 +172,6 @@ def try_target(trial_id: int) -> None:
 
 
 def _target_work(trial: TargetTrial) -> RunWork:
-    config = get_target_kind(trial.kind).config.model_validate(trial.config)
     name = trial.target.name if trial.target else "the target"
     slug = trial.model.slug if trial.model else ""
     plan = Plan(
@@ -181,20 +180,18 @@ def _target_work(trial: TargetTrial) -> RunWork:
         root=EvaluatorSpec(name="all", kind="composite", config={}),
         target=TargetPlan(name, trial.kind, trial.config, slug),
     )
-    return _work_outside_runs(
-        plan,
-        trial.suite_id,
-        target_config=config,
+    work = _work_outside_runs(plan, trial.suite_id)
+    return replace(
+        work,
         target_id=trial.target_id,
         models={slug: model_spec(trial.model)} if trial.model else {},
-        model_ids={},
-        kinds={},
-        secrets=open_secrets(getattr(config, "headers", ()), trial.encrypted_secrets),
+        secrets=open_secrets(getattr(work.target_config, "headers", ()), trial.encrypted_secrets),
     )
 
 
-def _work_outside_runs(plan: Plan, suite_id: int | None, **facts: Any) -> RunWork:
-    """Return work without run, owner or budget, with the files of the suite."""
+def _work_outside_runs(plan: Plan, suite_id: int | None) -> RunWork:
+    """Return work without run, owner, budget or models, with the files of the suite."""
+    target = get_target_kind(plan.target.kind)
     files = SuiteFile.objects.filter(suite=suite_id or 0).select_related("content")
     return RunWork(
         run_id=0,
@@ -202,13 +199,17 @@ def _work_outside_runs(plan: Plan, suite_id: int | None, **facts: Any) -> RunWor
         started_at=timezone.now(),
         clock_offset=clock_offset(),
         plan=plan,
-        target=get_target_kind(plan.target.kind),
+        target=target,
+        target_config=target.config.model_validate(plan.target.config),
+        target_id=None,
         has_uploads=False,
         is_replayed=False,
         concurrency=1,
         budget_usd=None,
+        models={},
+        model_ids={},
         files={file.path: bytes(file.content.content) for file in files},
-        **facts,
+        kinds={},
     )
 
 
@@ -497,11 +498,8 @@ def trial_work(trial: EvaluatorTrial) -> RunWork:
         target=TargetPlan(name, RECORDED),
         judge=trial.judge,
     )
-    return _work_outside_runs(
-        plan,
-        trial.suite_id,
-        target_config=get_target_kind(RECORDED).config(),
-        target_id=None,
+    return replace(
+        _work_outside_runs(plan, trial.suite_id),
         models={model.slug: _spec(model, is_dry=is_dry) for model in models},
         model_ids={model.slug: model.pk for model in models},
         kinds=kinds,
