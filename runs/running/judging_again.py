@@ -65,7 +65,7 @@ from runs.specs.external_scores import COLUMNS as EXTERNAL_COLUMNS
 from runs.specs.suites import SuiteSpec
 from runs.suites.drafts import InvalidDraftError, find_problems
 from runs.suites.files import find_version
-from runs.suites.services import stored_cases
+from runs.suites.services import lock_suite, stored_cases
 
 BATCH = 200
 MAX_NAMED = 5
@@ -468,8 +468,7 @@ def judge_again(
         )
     ids = list(dict.fromkeys(source.pk for source in sources))
     with transaction.atomic():
-        held = Suite.objects.select_for_update(of=("self",), no_key=True).select_related("judge")
-        suite = held.get(pk=sources[0].suite_id)
+        suite = lock_suite(sources[0].suite)
         if earlier := started_before(form_key, by):
             return earlier
         campaign = None

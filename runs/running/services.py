@@ -37,7 +37,7 @@ from runs.running.checks import (
 from runs.running.retrying import RunNotActiveError, stop_run
 from runs.running.rules import AppliedRules, RunRules, apply_rules
 from runs.specs.suites import MAX_MINUTES
-from runs.suites.services import SuiteChangedError
+from runs.suites.services import SuiteChangedError, lock_suite
 
 MAX_JUDGE_NAME_LENGTH = 120
 
@@ -173,11 +173,7 @@ def start_run(
     at_once = suggested_concurrency(target, judge) if concurrency is None else concurrency
     limits = Limits(repetitions, at_once, budget_usd, max_minutes)
     with transaction.atomic():
-        suite = (
-            Suite.objects.select_for_update(of=("self",), no_key=True)
-            .select_related("judge")
-            .get(pk=suite.pk)
-        )
+        suite = lock_suite(suite)
         _check_version(suite, version)
         cases = chosen_cases(suite, case_keys, tags)
         rule = apply_rules(suite.spec, rules or RunRules())
@@ -373,7 +369,7 @@ def start_campaign(
         raise NoTargetError("No target is named. Choose at least one.")
     with transaction.atomic():
         # A form that is sent twice at the same time waits here and then finds the first one's runs.
-        Suite.objects.select_for_update(no_key=True).only("pk").get(pk=suite.pk)
+        lock_suite(suite)
         if found := started_before(form_key, started_by):
             return found
         campaign = None
