@@ -110,13 +110,12 @@ class JudgingRequest:
 
 @dataclass(frozen=True, slots=True)
 class JudgingRules:
-    """The rules of a choice: a version of the suite with its cases and files, and the name that pages give them."""
+    """The rules of a choice: a version of the suite, or a draft of it, with its cases and files."""
 
     number: int
     spec: SuiteSpec
     cases: Sequence[Case]
     files: Mapping[str, str]
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,19 +241,19 @@ def _check_source(source: Run) -> None:
 def _rules(suite: Suite, request: JudgingRequest) -> JudgingRules:
     """Return the rules of the choice; raises InvalidDraftError, UnknownVersionError, CannotRestoreError."""
     number = request.version or suite.version
-    spec, name = None, ""
+    spec = None
     if request.draft is not None:
         if problems := find_problems(suite, request.draft.content):
             raise InvalidDraftError(tuple(problems))
         number = request.draft.base_version
-        spec, name = SuiteSpec.model_validate(request.draft.content), f"draft of v{number}"
+        spec = SuiteSpec.model_validate(request.draft.content)
     if number == suite.version:
         cases = list(suite.cases.filter(is_current=True).order_by("position", "id"))
         files = dict(suite.files.values_list("path", "content_id"))
-        return JudgingRules(number, spec or suite.spec, cases, files, name or f"v{number}")
+        return JudgingRules(number, spec or suite.spec, cases, files)
     stored = find_version(suite, number).spec
     cases = stored_cases(suite, number, stored)
-    return JudgingRules(number, spec or stored.plain(), cases, stored.files, name or f"v{number}")
+    return JudgingRules(number, spec or stored.plain(), cases, stored.files)
 
 
 def _judge(suite: Suite, version: int, ran_with: str, spec: SuiteSpec) -> LanguageModel | None:
@@ -513,7 +512,7 @@ def _start(source: Run, request: JudgingRequest, *, by: User | None, owner_id: s
     )
     run = create_run(source.suite, source.target, plan, limits, len(judging.cases), count, snapshot)
     run.source_run, run.created_by, run.external_names = source, by, source.external_names
-    draft = f"by {judging.rules.name}" if request.draft is not None else ""
+    draft = f"by draft of v{judging.rules.number}" if request.draft is not None else ""
     run.note = ", ".join(filter(None, (draft, request.note)))[:300]
     run.run_cost_usd = sum((row.run_cost_usd or ZERO_USD for row in judging.results), ZERO_USD)
     if owner_id:

@@ -39,7 +39,6 @@ class JudgingEstimate:
     duration_ms: float | None
     basis: str
     reason: str
-    rules: str
 
     @property
     def text(self) -> str:
@@ -91,7 +90,6 @@ def estimate_judging(judging: JudgingPlan) -> JudgingEstimate:
         duration_ms=None if duration is None else duration / judging.concurrency,
         basis=basis if judging.calls else "",
         reason=reason,
-        rules=judging.rules.name,
     )
 
 
