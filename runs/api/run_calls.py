@@ -36,8 +36,9 @@ from runs.models.suites import Suite, SuiteDraft, Target
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
 from runs.running.estimate import CaseChoice, EstimateRequest, estimate
 from runs.running.external_scores import push_scores
-from runs.running.judging_again import JudgingRequest, judge_again, plan_judging
+from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
+from runs.running.judging_plan import JudgingRequest, plan_judging
 from runs.running.pushing import Push, close_run, push_outputs
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules, apply_rules

@@ -1,449 +1,53 @@
 """Judge the stored outputs of a finished run again, by other rules or another judge, as a new run.
 
-`plan_judging` decides for every result and evaluator whether the stored score is kept or judged anew: the
-estimate shows what it decided, and `judge_again` does it. Outputs, traces, files and scores of other tools are
+It does what `plan_judging` decided, as the estimate shows it. Outputs, traces, files and scores of other tools are
 copied inside the database when the run starts, so that reruns and removals of the source never reach them.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
 
-from evaluators.kinds import all_kinds
-from evaluators.kinds._base import CaseFacts, Kind
-from evaluators.models import ZERO_USD, LanguageModel
-from evaluators.scoring.types import DomainError
+from evaluators.models import ZERO_USD
 from evaluators.templatetags.figures import counted, thousands
-from runs.engine.kept_scores import Call, JudgedTree, KeptScores, keep_scores
-from runs.engine.plan import (
-    CHANGED,
-    JUDGED_AGAIN,
-    OUTCOMES_PATH,
-    Plan,
-    case_tree,
-    content_hash,
-    read_plan,
-)
-from runs.filters.language import FilterError
-from runs.filters.queries import ResultsQuery, in_state, matching_cases
-from runs.models.database import among, copy_rows, database_now, insert_rows
-from runs.models.results import (
-    ENDED_RESULT_STATUSES,
-    Artifact,
-    EvaluatorScore,
-    ExternalScore,
-    Result,
-    ResultOutput,
-)
+from runs.engine.plan import CHANGED, JUDGED_AGAIN
+from runs.models.database import copy_rows, database_now, insert_rows
+from runs.models.results import Artifact, EvaluatorScore, ExternalScore, ResultOutput
 from runs.models.runs import Campaign, Run, RunEvent
-from runs.models.stored import SCORE_COLUMNS, decode_leaf_scores
-from runs.models.suites import Case, Suite, SuiteDraft
+from runs.models.stored import SCORE_COLUMNS
 from runs.queue import queue_workers
-from runs.running.retrying import HAS_OUTPUT, user_name
-from runs.running.rules import RunRules, apply_rules
+from runs.running.judging_plan import (
+    CannotJudgeAgainError,
+    JudgingPlan,
+    JudgingRequest,
+    ResultToJudge,
+    plan_judging,
+)
+from runs.running.retrying import user_name
 from runs.running.services import (
-    DEFAULT_CONCURRENCY,
     MAX_NAME_LENGTH,
     Limits,
     audit_start,
     check_budget,
     create_results,
     create_run,
-    freeze,
     started_before,
 )
 from runs.specs.external_scores import COLUMNS as EXTERNAL_COLUMNS
-from runs.specs.suites import SuiteSpec
-from runs.suites.drafts import InvalidDraftError, find_problems
-from runs.suites.files import find_version
-from runs.suites.services import lock_suite, stored_cases
+from runs.suites.services import lock_suite
 
 BATCH = 200
-MAX_NAMED = 5
-# Reasons to leave results out.
-NO_OUTPUT = "no output is stored"
-NOT_THERE = "the case is not in this version of the suite"
-OTHER_INPUT = "the input of the case is another now, so the stored output answers another question"
-# The reason to judge what stands but has no score.
-NO_SCORE = "no score in the source"
 RESULT = "result_id"
 OUTPUT_COLUMNS = ("text", "messages", "trace", "usage", "outcomes")
 # Columns of a score that say what it cost: a score that is kept costs nothing.
 PAID = ("input_tokens", "output_tokens", "cost_usd", "latency_ms")
 KEPT = "kept"
-
-
-class CannotJudgeAgainError(DomainError):
-    """The outputs of a run cannot be judged again."""
-
-    code = "cannot_judge_again"
-
-
-@dataclass(frozen=True, slots=True)
-class JudgingRequest:
-    """What judges stored outputs: the suite as it is now, one of its `version`s, or a member's `draft`.
-
-    `judge` replaces the judge of the source. Of the source's cases only those with `keys` that the `query` lists
-    are judged, None for all. `rules` are changes for this run. None for the concurrency is what the judge allows.
-    """
-
-    version: int | None = None
-    draft: SuiteDraft | None = None
-    judge: LanguageModel | None = None
-    keys: Collection[str] | None = None
-    query: ResultsQuery | None = None
-    rules: RunRules = field(default_factory=RunRules)
-    concurrency: int | None = None
-    budget_usd: Decimal | None = None
-    max_minutes: int | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgingRules:
-    """The rules of a choice: a version of the suite, or a draft of it, with its cases and files."""
-
-    number: int
-    spec: SuiteSpec
-    cases: Sequence[Case]
-    files: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ResultToJudge:
-    """A result of the source that is judged again; `kept` has the old path of each score that is kept."""
-
-    source: int
-    case: int
-    position: int
-    repetition: int
-    run_cost_usd: Decimal | None
-    kept: Mapping[str, str]
-
-
-@dataclass(slots=True)
-class EvaluatorPlan:
-    """What becomes of one evaluator: how many scores are kept, and why how many others are judged."""
-
-    path: str
-    kept: int = 0
-    judged: Counter[str] = field(default_factory=Counter)
-    calls: int = 0
-
-    @property
-    def label(self) -> str:
-        """Return its name for pages."""
-        name = self.path.rpartition("/")[2]
-        return "expected outcomes" if self.path == OUTCOMES_PATH else name or "the whole"
-
-    @property
-    def reasons(self) -> str:
-        """Say why how many scores are judged anew, "" for none: "29 judged: another judge"."""
-        parts = (f"{thousands(count)} judged: {why}" for why, count in self.judged.most_common())
-        return "; ".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class JudgingPlan:
-    """Which results of a run are judged again, `total` being all that were chosen, and which scores are kept.
-
-    `left_out` has the keys of cases by reason, one for each result.
-    """
-
-    source: Run
-    plan: Plan
-    changed: Sequence[Mapping[str, Any]]
-    rules: JudgingRules
-    results: Sequence[ResultToJudge]
-    total: int
-    left_out: Mapping[str, Sequence[str]]
-    evaluators: Sequence[EvaluatorPlan]
-    calls: Counter[Call]
-    concurrency: int
-
-    @property
-    def cases(self) -> Sequence[Case]:
-        """Return the cases of the new run in the order of the suite."""
-        wanted = {result.case for result in self.results}
-        return [case for case in self.rules.cases if case.pk in wanted]
-
-    @property
-    def left_out_texts(self) -> list[str]:
-        """Say which results are left out and why, a sentence for each reason."""
-        return [_left_out_text(keys, self.total, why) for why, keys in self.left_out.items()]
-
-
-def _left_out_text(keys: Sequence[str], total: int, why: str) -> str:
-    names = list(dict.fromkeys(keys))
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    verb = "is" if len(keys) == 1 else "are"
-    return (
-        f"{thousands(len(keys))} of {counted(total, 'result')} {verb} left out, because {why}: "
-        f"{', '.join(names[:MAX_NAMED])}{more}."
-    )
-
-
-def plan_judging(source: Run, request: JudgingRequest, by: User | None) -> JudgingPlan:
-    """Return which results of a run would be judged again, and which scores kept; nothing is stored.
-
-    Raises CannotJudgeAgainError for a run that cannot be judged again, and DomainError with the reason for rules
-    that cannot score.
-    """
-    _check_source(source)
-    rules = _rules(source.suite, request)
-    before = read_plan(source.snapshot)
-    judge = request.judge or _judge(source.suite, source.suite_version, before.judge, rules.spec)
-    applied = apply_rules(rules.spec, request.rules)
-    chosen = _chosen(source, request)
-    results, left_out, total = _sort_out(source, chosen, rules)
-    cases = {case.pk: case for case in rules.cases}
-    used = [cases[pk] for pk in dict.fromkeys(row.case for row in results)]
-    plan = freeze(source.suite, judge, used, applied, by, target=before.target, files=rules.files)
-    plan = replace(plan, suite={**plan.suite, "version": rules.number})
-    planned, evaluators, calls = _Decisions(source, before, plan, results).decide(results)
-    allowed = judge.concurrency if judge is not None else DEFAULT_CONCURRENCY
-    return JudgingPlan(
-        source=source,
-        plan=plan,
-        changed=applied.changed,
-        rules=rules,
-        results=planned,
-        total=total,
-        left_out=left_out,
-        evaluators=evaluators,
-        calls=calls,
-        concurrency=request.concurrency or allowed,
-    )
-
-
-def _check_source(source: Run) -> None:
-    if source.suite.archived_at is not None:
-        raise CannotJudgeAgainError(f"{source.suite.title} is archived. Restore it first.")
-    if source.is_active:
-        raise CannotJudgeAgainError(
-            f"Run {source} is still running. Judge its outputs again when it has ended."
-        )
-    if source.removal_id is not None:
-        raise CannotJudgeAgainError(
-            f"Data of run {source} are being removed, so its outputs cannot be judged again."
-        )
-
-
-def _rules(suite: Suite, request: JudgingRequest) -> JudgingRules:
-    """Return the rules of the choice; raises InvalidDraftError, UnknownVersionError, CannotRestoreError."""
-    number = request.version or suite.version
-    spec = None
-    if request.draft is not None:
-        if problems := find_problems(suite, request.draft.content):
-            raise InvalidDraftError(tuple(problems))
-        number = request.draft.base_version
-        spec = SuiteSpec.model_validate(request.draft.content)
-    if number == suite.version:
-        cases = list(suite.cases.filter(is_current=True).order_by("position", "id"))
-        files = dict(suite.files.values_list("path", "content_id"))
-        return JudgingRules(number, spec or suite.spec, cases, files)
-    stored = find_version(suite, number).spec
-    cases = stored_cases(suite, number, stored)
-    return JudgingRules(number, spec or stored.plain(), cases, stored.files)
-
-
-def _judge(suite: Suite, version: int, ran_with: str, spec: SuiteSpec) -> LanguageModel | None:
-    """Return the judge: that of the source, unless the suite has got another since then."""
-    earlier = suite.versions.filter(number=version).first()
-    is_same = earlier is None or earlier.spec.judge == spec.judge
-    slug = (ran_with if is_same else "") or spec.judge
-    judge = LanguageModel.objects.filter(slug=slug).first() if slug else None
-    if slug and judge is None:
-        raise CannotJudgeAgainError(
-            f"The language model {slug!r} that judged does not exist any more. Choose another judge."
-        )
-    return judge
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A result of the source with its case then (`ran`) and in the rules; with `is_same` they differ in nothing."""
-
-    source: int
-    ran: int
-    case: int
-    position: int
-    repetition: int
-    run_cost_usd: Decimal | None
-    is_same: bool
-
-
-def _chosen(source: Run, request: JudgingRequest) -> QuerySet[Result]:
-    """Return the results that the request is about; raises CannotJudgeAgainError for a filter nobody can read."""
-    chosen = source.results.order_by("position", "repetition", "id")
-    if request.keys is not None:
-        chosen = chosen.filter(case__key__in=among(request.keys, "text"))
-    if request.query is not None:
-        try:
-            listed = in_state(matching_cases(source, request.query), request.query)
-        except FilterError as error:
-            raise CannotJudgeAgainError(f"The filter cannot be read. {error}") from error
-        chosen = chosen.filter(case__in=listed.order_by().values("case_id"))
-    return chosen
-
-
-def _sort_out(
-    source: Run, chosen: QuerySet[Result], rules: JudgingRules
-) -> tuple[list[_Row], dict[str, list[str]], int]:
-    """Return the results that can be judged, those left out by reason, and how many were chosen."""
-    columns = ("pk", "case_id", "case__key", "repetition", "run_cost_usd")
-    found = list(chosen.values_list(*columns))
-    usable = chosen.filter(HAS_OUTPUT, status__in=ENDED_RESULT_STATUSES)
-    with_output = set(usable.values_list("pk", flat=True))
-    places = {case.key: (place, case) for place, case in enumerate(rules.cases)}
-    compared = _compare_cases(source, rules)
-    rows, left_out = [], defaultdict(list)
-    for pk, ran, key, repetition, usd in found:
-        if key not in places:
-            left_out[NOT_THERE].append(key)
-        elif pk not in with_output:
-            left_out[NO_OUTPUT].append(key)
-        elif (is_same := compared.get(ran, True)) is None:
-            left_out[OTHER_INPUT].append(key)
-        else:
-            position, case = places[key]
-            rows.append(_Row(pk, ran, case.pk, position, repetition, usd, is_same))
-    rows.sort(key=lambda row: (row.position, row.repetition))
-    if not rows:
-        why = "; ".join(_left_out_text(keys, len(found), why) for why, keys in left_out.items())
-        raise CannotJudgeAgainError(
-            f"Run {source} has no output that can be judged again. {why}".rstrip()
-        )
-    return rows, dict(left_out), len(found)
-
-
-def _compare_cases(source: Run, rules: JudgingRules) -> dict[int, bool | None]:
-    """Compare the revisions that ran with those of the rules, by id of those that ran; the same are left out.
-
-    True: evaluators see the same. False: they see something else. None: the input is another.
-    """
-    files: Mapping[str, str] = source.snapshot.get("files") or {}
-    ran = set(source.results.order_by().values_list("case_id", flat=True).distinct())
-    if files == rules.files:
-        ran -= {case.pk for case in rules.cases}
-    before = Case.objects.in_bulk(list(ran))
-    now = {case.key: case.pk for case in rules.cases}
-    after = Case.objects.in_bulk([now[case.key] for case in before.values() if case.key in now])
-    compared: dict[int, bool | None] = {}
-    for pk, case in before.items():
-        if case.key not in now:
-            continue
-        old, new = case.facts, after[now[case.key]].facts
-        is_same_input = _question(old, files) == _question(new, rules.files)
-        compared[pk] = replace(old, input=()) == replace(new, input=()) if is_same_input else None
-    return compared
-
-
-def _question(case: CaseFacts, files: Mapping[str, str]) -> Any:
-    """Return the input of a case with the contents of the files that are in it."""
-    named = [path for turn in case.input for path in turn.files]
-    return case.input, [files.get(path) for path in named]
-
-
-class _Decisions:
-    """Decides for each result which scores are kept; equal ones are decided once."""
-
-    def __init__(self, source: Run, before: Plan, after: Plan, results: Sequence[_Row]) -> None:
-        """Read the scores and the trees of the source."""
-        self.before, self.after = before, after
-        self.kinds: Mapping[str, Kind] = all_kinds()
-        # The scores of an imported run are another tool's.
-        self.is_ours = not source.imported_from
-        scores = decode_leaf_scores(source.pk, source.leaf_scores)
-        self.paths = tuple(scores.scores)
-        columns = zip(*scores.scores.values(), strict=True)
-        self.scored = {
-            pk: tuple(score is not None and score is not False for score in row)
-            for pk, row in zip(scores.results, columns, strict=False)
-        }
-        ids = {pk for row in results for pk in (row.ran, row.case)}
-        light = Case.objects.only("evaluators", "evaluators_append", "expected_outcomes")
-        self.cases = light.in_bulk(list(ids))
-        self.trees: dict[Any, tuple[JudgedTree, KeptScores]] = {}
-
-    def decide(
-        self, results: Sequence[_Row]
-    ) -> tuple[list[ResultToJudge], list[EvaluatorPlan], Counter[Call]]:
-        """Return the results with their scores that are kept, what becomes of each evaluator, and the calls."""
-        known: dict[Any, tuple[Mapping[str, str], Mapping[str, str], Counter[Call]]] = {}
-        times: Counter[Any] = Counter()
-        planned = []
-        for row in results:
-            place = self._place(row)
-            scored = self.scored.get(row.source, ())
-            key = (place, scored)
-            if key not in known:
-                known[key] = self._decide(row, place, scored)
-            times[key] += 1
-            planned.append(
-                ResultToJudge(
-                    *(row.source, row.case, row.position, row.repetition, row.run_cost_usd),
-                    kept=known[key][0],
-                )
-            )
-        evaluators: dict[str, EvaluatorPlan] = {}
-        calls: Counter[Call] = Counter()
-        for key, count in times.items():
-            _, reasons, asked = known[key]
-            for path, reason in reasons.items():
-                evaluator = evaluators.setdefault(path, EvaluatorPlan(path))
-                if reason:
-                    evaluator.judged[reason] += count
-                else:
-                    evaluator.kept += count
-            for call, number in asked.items():
-                calls[call] += number * count
-        for (path, _), number in calls.items():
-            evaluators[path].calls += number
-        return planned, list(evaluators.values()), calls
-
-    def _place(self, row: _Row) -> Any:
-        """Return what the trees of a result follow from, hashable."""
-        old, new = self.cases[row.ran], self.cases[row.case]
-        own = [[case.evaluators, case.evaluators_append] for case in (old, new) if case.evaluators]
-        return (
-            content_hash([bool(old.evaluators), *own]) if own else "",
-            bool(new.expected_outcomes),
-            row.is_same,
-        )
-
-    def _decide(
-        self, row: _Row, place: Any, scored: Sequence[bool]
-    ) -> tuple[Mapping[str, str], Mapping[str, str], Counter[Call]]:
-        """Return the scores that are kept, by path why not ("" for those that are), and the calls."""
-        if place not in self.trees:
-            old, new = self.cases[row.ran], self.cases[row.case]
-            before, after = self._tree(self.before, old), self._tree(self.after, new)
-            taken = keep_scores(
-                before, after, self.kinds, is_same_case=row.is_same, is_ours=self.is_ours
-            )
-            self.trees[place] = after, taken
-        tree, taken = self.trees[place]
-        has_score = {path for path, is_there in zip(self.paths, scored, strict=False) if is_there}
-        kept = taken.standing(has_score)
-        reasons = {
-            path: "" if path in kept else taken.reasons.get(path, NO_SCORE) for path in taken.paths
-        }
-        return kept, reasons, tree.calls(self.kinds, kept)
-
-    @staticmethod
-    def _tree(plan: Plan, case: Case) -> JudgedTree:
-        root = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
-        return JudgedTree(plan, root, bool(case.expected_outcomes))
 
 
 def judge_again(

@@ -14,7 +14,7 @@ from evaluators.model_calls.models import Prices
 from evaluators.models import ZERO_USD
 from evaluators.templatetags.figures import counted, money, thousands
 from runs.models.results import ANSWERED, CallPurpose, ModelCall
-from runs.running.judging_again import EvaluatorPlan, JudgingPlan
+from runs.running.judging_plan import EvaluatorPlan, JudgingPlan
 
 NO_CALLS = "no judge call in the source to go by"
 

@@ -19,8 +19,9 @@ from runs.filters.selection import SelectionForm
 from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
 from runs.requests import MoneyField
-from runs.running.judging_again import JudgingRequest, judge_again, plan_judging
+from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import JudgingEstimate, estimate_judging
+from runs.running.judging_plan import JudgingRequest, plan_judging
 from runs.running.rules import RunRules
 from runs.running.services import MAX_CONCURRENCY
 

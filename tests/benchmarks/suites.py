@@ -8,8 +8,8 @@ from evaluators.models import LanguageModel
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite, Target
-from runs.running.judging_again import JudgingRequest
 from runs.running.judging_again import judge_again as start_judging_again
+from runs.running.judging_plan import JudgingRequest
 from runs.running.services import start_run
 from runs.specs.suites import SuiteSpec
 

@@ -12,7 +12,8 @@ from runs.compare.report import comparison_report
 from runs.compare.rules import Tolerances
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
-from runs.running.judging_again import JudgingRequest, judge_again
+from runs.running.judging_again import judge_again
+from runs.running.judging_plan import JudgingRequest
 from runs.running.retrying import retry_results
 from tests.support.factories import change_suite
 from tests.support.scored_runs import CHECK, EXACT, STYLE, finished_run

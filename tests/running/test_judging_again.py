@@ -18,13 +18,9 @@ from runs.models.database import database_now
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run
 from runs.models.suites import Case, SuiteVersion
-from runs.running.judging_again import (
-    CannotJudgeAgainError,
-    JudgingRequest,
-    judge_again,
-    plan_judging,
-)
+from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
+from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest, plan_judging
 from runs.running.retrying import resume_run, retry_results
 from runs.running.services import start_run
 from runs.suites.drafts import get_draft

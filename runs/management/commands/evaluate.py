@@ -42,8 +42,9 @@ from runs.models.database import database_now
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.results.runs import NOT_EVALUATED, PASSED
-from runs.running.judging_again import JudgingRequest, judge_again, plan_judging
+from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
+from runs.running.judging_plan import JudgingRequest, plan_judging
 from runs.running.rules import RunRules
 from runs.running.services import start_campaign
 
