@@ -209,11 +209,19 @@ class UnavailableDataMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return the page with status 409, or None for any other error; raises Http404 for what is gone."""
-        if isinstance(exception, DELETABLE):
+        if isinstance(exception, DELETABLE) and not _names_existing_run(request):
             raise Http404("It was deleted in the meantime.") from exception
         if not isinstance(exception, UnreadableSnapshotError):
             return None
         return render(request, "409.html", {"reason": str(exception)}, status=409)
+
+
+def _names_existing_run(request: HttpRequest) -> bool:
+    """Tell whether the address is that of a run that still exists; then what is missing is a fault of the site."""
+    place = request.resolver_match.kwargs if request.resolver_match else {}
+    if not {"slug", "number"} <= place.keys():
+        return False
+    return Run.objects.filter(suite__slug=place["slug"], number=place["number"]).exists()
 
 
 class MembersOnlyMiddleware(LoginRequiredMiddleware):

@@ -15,6 +15,7 @@ from django.test import Client, TestCase
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import AuditEntry
+from runs import requests
 from runs.execution import reaper
 from runs.execution.claims import register_run_worker
 from runs.execution.reaper import reap
@@ -504,15 +505,31 @@ def test_a_run_that_is_deleted_during_a_request_is_not_found(
     if action == "stop":
         Run.objects.filter(pk=run.pk).update(status="running")
     address = f"/suites/{run.suite.slug}/runs/{run.number}"
-    client, hold = make_client(make_member("editor")), RunQuerySet.hold
+    client, read = make_client(make_member("editor")), requests.get_object_or_404
 
-    def delete_first(rows: RunQuerySet, run_id: int) -> Run:
-        Run.objects.filter(pk=run_id).update(is_deleted=True)
-        return hold(rows, run_id)
+    def delete_after_reading(*args: Any, **place: Any) -> Any:
+        found = read(*args, **place)
+        Run.objects.filter(pk=run.pk).update(is_deleted=True)
+        return found
 
-    monkeypatch.setattr(RunQuerySet, "hold", delete_first)
+    monkeypatch.setattr(requests, "get_object_or_404", delete_after_reading)
     answer = client.post(f"{address}/{action}/", fields)
     assert answer.status_code == 404
+
+
+def test_a_fault_on_a_run_that_is_still_there_is_no_missing_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = make_scored_run(verdicts=["fail"])
+
+    def find_nothing(_rows: RunQuerySet, _run_id: int) -> Run:
+        raise Run.DoesNotExist
+
+    monkeypatch.setattr(RunQuerySet, "hold", find_nothing)
+    with pytest.raises(Run.DoesNotExist):
+        make_client(make_member("editor")).post(
+            f"/suites/{run.suite.slug}/runs/{run.number}/retry/", {"which": "failed"}
+        )
 
 
 @pytest.mark.django_db(transaction=True)
