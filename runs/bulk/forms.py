@@ -15,7 +15,6 @@ from django.urls import reverse
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.cases.checks import MAX_TAG_LENGTH
 from runs.cases.forms import SelectedCases
 from runs.cases.services import tag_cases, untag_cases
 from runs.files.importing import import_content
@@ -24,6 +23,7 @@ from runs.models.reviews import ReviewItem
 from runs.models.suites import Suite
 from runs.reviews.page import people
 from runs.reviews.services import ask_for_reviews, reviewable
+from runs.specs.suites import MAX_CASE_TAG_LENGTH
 from runs.suites.files import suite_with_cases
 from runs.suites.forms import SuiteNameForm, TagsField
 from runs.suites.services import SlugTakenError
@@ -149,8 +149,8 @@ class TagsForm(forms.Form):
     def clean_tags(self) -> list[str]:
         """Refuse a tag that is too long."""
         tags: list[str] = self.cleaned_data["tags"]
-        if any(len(tag) > MAX_TAG_LENGTH for tag in tags):
-            raise forms.ValidationError(f"A tag has at most {MAX_TAG_LENGTH} characters.")
+        if any(len(tag) > MAX_CASE_TAG_LENGTH for tag in tags):
+            raise forms.ValidationError(f"A tag has at most {MAX_CASE_TAG_LENGTH} characters.")
         return tags
 
     def save(self, by: User) -> str:

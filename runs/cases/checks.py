@@ -27,11 +27,10 @@ from runs.formats.suite_files import own_values
 from runs.formats.yaml import YamlDocument, describe_value, read_document
 from runs.models.suites import Suite
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.suites import CaseSpec, SuiteWithCases
+from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec, SuiteWithCases
 from runs.suites.drafts import missing_model
 from runs.suites.references import unfit_agents
 
-MAX_TAG_LENGTH = 200
 MAX_TAGS = 100
 RECORDED_LIMITS = YamlLimits(100_000, "import it with a file of recorded outputs", 0)
 MAX_SHOWN = 20
@@ -122,8 +121,8 @@ def _key_problems(key: str) -> Iterator[tuple[str, str]]:
 def _plain_problems(case: CaseSpec) -> Iterator[tuple[str, str]]:
     if len(case.title) > MAX_TITLE_LENGTH:
         yield "title", f"It has {len(case.title)} characters; {MAX_TITLE_LENGTH} is the limit."
-    if any(not tag.strip() or len(tag) > MAX_TAG_LENGTH for tag in case.tags):
-        yield "tags", f"A tag has 1 to {MAX_TAG_LENGTH} characters."
+    if any(not tag.strip() or len(tag) > MAX_CASE_TAG_LENGTH for tag in case.tags):
+        yield "tags", f"A tag has 1 to {MAX_CASE_TAG_LENGTH} characters."
     if len(case.tags) > MAX_TAGS:
         yield "tags", f"It has {len(case.tags)} tags; {MAX_TAGS} is the limit."
     if not case.input:

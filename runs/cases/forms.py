@@ -16,7 +16,6 @@ from evaluators.reading.json import is_storable
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs.cases.checks import (
-    MAX_TAG_LENGTH,
     InvalidCaseError,
     mapping_text,
     own_text,
@@ -45,7 +44,7 @@ from runs.lists import read_integer
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.specs.problems import UnreadableFileError
-from runs.specs.suites import CaseSpec
+from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec
 from runs.suites.files import suite_files
 from runs.suites.forms import TagsField
 from runs.suites.services import SuiteArchivedError
@@ -513,7 +512,7 @@ def change_tags(ticked: SelectedCases, written: str, *, is_added: bool, by: User
     Raises SuiteArchivedError, and SuiteChangedError if somebody else saved the suite that was `seen`.
     """
     tags = list(dict.fromkeys(tag for part in written.split(",") if (tag := part.strip())))
-    if not tags or any(len(tag) > MAX_TAG_LENGTH or not is_storable(tag) for tag in tags):
+    if not tags or any(len(tag) > MAX_CASE_TAG_LENGTH or not is_storable(tag) for tag in tags):
         return ""
     change = tag_cases if is_added else untag_cases
     count = change(ticked.suite, ticked.keys, tags, by=by, seen=seen)

@@ -216,8 +216,8 @@ class Fields:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return self._as_written(self.place(key), value) if is_number else value
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts; a single text is a list of one."""
+    def texts(self, name: str, *, longest: float = math.inf) -> tuple[str, ...]:
+        """Return a list of texts; a single text is a list of one, and one over `longest` characters a problem."""
         key, value = self.take(name)
         if value is None:
             return ()
@@ -225,20 +225,25 @@ class Fields:
         if not isinstance(values, list):
             self.refuse(key, f"expected a list of texts, but found {describe_value(value)}")
             return ()
-        return tuple(self._listed(key, values))
+        return tuple(self._listed(key, values, longest))
 
     def _as_written(self, path: Path, value: str | float) -> str:
         return (
             value if isinstance(value, str) else self.reading.document.written.get(path, str(value))
         )
 
-    def _listed(self, key: str, values: list[Any]) -> Iterator[str]:
+    def _listed(self, key: str, values: list[Any], longest: float) -> Iterator[str]:
         for n, part in enumerate(values):
+            path = (*self.place(key), n)
             if isinstance(part, str | int | float) and not isinstance(part, bool):
-                yield self._as_written((*self.place(key), n), part)
-                continue
-            message = f"expected a text, but found {describe_value(part)}"
-            self.reading.refuse((*self.place(key), n), message, case=self.case)
+                text = self._as_written(path, part)
+                if len(text) <= longest:
+                    yield text
+                    continue
+                message = f"has {len(text):,} characters; {longest} is the limit. Shorten it"
+            else:
+                message = f"expected a text, but found {describe_value(part)}"
+            self.reading.refuse(path, message, case=self.case)
 
     def number(self, name: str) -> float | None:
         """Return a finite number, None when it is missing."""

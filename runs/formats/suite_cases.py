@@ -33,7 +33,7 @@ from runs.formats.suite_evaluators import (
 )
 from runs.formats.yaml import YamlDocument, decode_text, describe_value, read_document
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.suites import CaseSpec
+from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec
 
 # The text of a block and its shortest form.
 Block = tuple[str, dict[str, str]]
@@ -518,7 +518,7 @@ class _Case:
         content = CaseSpec(
             key=key,
             title=title,
-            tags=self.fields.texts("tags"),
+            tags=self.fields.texts("tags", longest=MAX_CASE_TAG_LENGTH),
             input=read_input(self.fields, SharedInput() if skips else self.defaults.shared),
             expected_output=expected,
             expected_outcomes=self.fields.texts("expected_outcomes"),

@@ -53,7 +53,15 @@ from runs.formats.suite_evaluators import (
 from runs.formats.yaml import YamlDocument, decode_text, describe_value, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, UnknownProfileError, get_profile
-from runs.specs.suites import LISTS, MAX_MINUTES, TEXTS, CaseSpec, SuiteFields, SuiteWithCases
+from runs.specs.suites import (
+    LISTS,
+    MAX_MINUTES,
+    MAX_SUITE_TAG_LENGTH,
+    TEXTS,
+    CaseSpec,
+    SuiteFields,
+    SuiteWithCases,
+)
 
 
 def written(content: SuiteWithCases) -> Iterator[bytes]:
@@ -261,7 +269,7 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     return SuiteWithCases(
         slug=slug,
         **{name: suite.text(name) for name in TEXTS} | {"title": title},
-        **{name: suite.texts(name) for name in LISTS},
+        **{name: suite.texts(name, longest=MAX_SUITE_TAG_LENGTH) for name in LISTS},
         max_minutes=_minutes(suite),
         policy=policy,
         evaluators=root,

@@ -25,7 +25,7 @@ from runs.formats.table_mapping import (
 from runs.formats.tables import REASON_COLUMNS, Table, TableRow, escape_formula
 from runs.formats.yaml import YamlDocument
 from runs.specs.problems import UnreadableFileError
-from runs.specs.suites import CaseSpec
+from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec
 from runs.target_kinds._outputs import output_from_json
 
 MARKER = re.compile(r"\A(?:[-*•–]|\d{1,2}[.)]|\[[ xX]?\])\s+")
@@ -179,7 +179,6 @@ def _is_conversation(structure: Any) -> bool:
     )
 
 
-MAX_TAG_LENGTH = 200
 MAX_BEGINNING_LENGTH = 80
 HASH_LENGTH = 12
 T = TypeVar("T")
@@ -347,8 +346,8 @@ _key = _short(MAX_KEY_LENGTH)
 
 def _checked_tags(cell: Any) -> tuple[str, ...]:
     tags = cell_tags(cell)
-    if long := next((tag for tag in tags if len(tag) > MAX_TAG_LENGTH), ""):
-        message = f"a tag has {len(long)} characters; {MAX_TAG_LENGTH} is the limit"
+    if long := next((tag for tag in tags if len(tag) > MAX_CASE_TAG_LENGTH), ""):
+        message = f"a tag has {len(long)} characters; {MAX_CASE_TAG_LENGTH} is the limit"
         raise UnreadableCellError(message)
     return tags
 

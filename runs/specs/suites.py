@@ -44,6 +44,7 @@ class CaseSpec(Spec):
         return self.model_dump(mode="json", exclude={"key"})
 
 
+MAX_CASE_TAG_LENGTH, MAX_SUITE_TAG_LENGTH = 200, 60
 # A year.
 MAX_MINUTES = 525_600
 MINUTE_MS = 60_000

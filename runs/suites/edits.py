@@ -19,7 +19,7 @@ from evaluators.scoring.numbers import require_share
 from evaluators.scoring.policy import CHOICES, FLAGS, PolicySpec
 from evaluators.scoring.tree import AGGREGATOR_TYPES, COMPOSITE, ROOT_PATH, below, validate
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
-from runs.specs.suites import LISTS, MAX_MINUTES, SuiteSpec
+from runs.specs.suites import LISTS, MAX_MINUTES, MAX_SUITE_TAG_LENGTH, SuiteSpec
 
 # A draft: a SuiteSpec in JSON whose evaluators have an id and the path they came from.
 Content = Mapping[str, Any]
@@ -237,7 +237,6 @@ def is_number(value: Any) -> bool:
 
 MAX_TITLE_LENGTH = 200
 MAX_DESCRIPTION_LENGTH = 20_000
-MAX_TAG_LENGTH = 60
 MAX_TAGS = 30
 MAX_PERCENT = 1_000_000
 REVIEWERS = "review_reviewers"
@@ -313,7 +312,7 @@ def _words(label: str, texts: Sequence[str]) -> list[str]:
     if len(words) > MAX_TAGS:
         raise ChangeRefusedError(f"{label}: there are {len(words)}; {MAX_TAGS} is the limit.")
     for word in words:
-        _check_length(f"{label.removesuffix('s')} “{word[:20]}”", word, MAX_TAG_LENGTH)
+        _check_length(f"{label.removesuffix('s')} “{word[:20]}”", word, MAX_SUITE_TAG_LENGTH)
     return words
 
 
