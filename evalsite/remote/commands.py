@@ -17,7 +17,7 @@ from evalsite.remote.suites import add_suite_options, export_suite, import_suite
 from evaluators.scoring.types import DomainError
 from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
 from runs.cli.options import JSON, MARKDOWN, add_compare_options, add_export_options
-from runs.cli.terminal import print_line
+from runs.cli.terminal import not_text, print_line
 from runs.specs.problems import UnreadableFileError
 
 COMPARISON_LIMITS = (
@@ -151,6 +151,8 @@ def main(words: Sequence[str]) -> int:
         message = "\n".join(map(str, error.problems))
     except DomainError as error:
         message = str(error)
+    except UnicodeEncodeError as error:
+        message = not_text(error)
     except OSError as error:
         message = f"{error.filename or 'A file'}: {error.strerror}."
     print_line(sys.stderr, message)

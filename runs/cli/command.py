@@ -29,7 +29,7 @@ from django.db.models import Model
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.cli.terminal import print_line
+from runs.cli.terminal import not_text, print_line
 from runs.models.runs import BASELINE, LATEST, Campaign, Run
 from runs.models.suites import Suite, Target
 from runs.specs.problems import UnreadableFileError, most_similar
@@ -125,6 +125,8 @@ class SiteCommand(BaseCommand):
             raise CommandError(reason, returncode=FAILED) from error
         except DomainError as error:
             raise CommandError(str(error), returncode=FAILED) from error
+        except UnicodeEncodeError as error:
+            raise CommandError(not_text(error), returncode=FAILED) from error
         except (DatabaseError, InterfaceError) as error:
             reason = (
                 f"The database {site_message()} could not be used: {error}. Check that it is the right "

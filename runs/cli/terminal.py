@@ -76,6 +76,12 @@ def print_line(stream: TextIO | OutputWrapper, text: str) -> None:
         _discard(stream)
 
 
+def not_text(error: UnicodeEncodeError) -> str:
+    """Return a message for a name whose bytes are no text, as a shell may pass them."""
+    shown = ascii(error.object[max(0, error.start - 20) : error.start + 20])
+    return f"{shown} is not text in UTF-8. Write it in UTF-8."
+
+
 def _discard(stream: TextIO | OutputWrapper) -> None:
     """Redirect a stream to nowhere: flushing a closed pipe at exit would fail again."""
     try:

@@ -115,6 +115,7 @@ def test_an_earlier_version_can_be_exported(capsys):
 def test_a_failed_export_leaves_no_files():
     stored(FILE + JUDGED)
     assert "There is no suite 'nope'. There is: shop." in refused("nope")
+    assert refused("no\udcffpe") == "'no\\udcffpe' is not text in UTF-8. Write it in UTF-8."
     assert "refers to 1 file, which cannot be part of x.yaml. Name a zip or a" in refused(
         "shop", "--out", "x.yaml"
     )

@@ -324,6 +324,7 @@ def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
         (("evaluate", "capitals", *WITH_COMMAND, "--set", "timeout_s=0"), 3, "timeout_s: Input"),
         (("evaluate", "no.yaml", *WITH_COMMAND), 3, "no.yaml"),
         (("export", "nobody"), 3, "There is nothing at this address."),
+        (("export", "no\udcffbody"), 3, "udcff' is not text in UTF-8."),
     ],
 )
 def test_what_cannot_be_done_says_why(
