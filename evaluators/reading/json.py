@@ -33,6 +33,10 @@ class RefusedJsonError(ValueError):
     """A text is JSON that is refused: readers would disagree about it, or it exceeds a limit."""
 
 
+class TooManyValuesError(RefusedJsonError):
+    """A text has more values than the memory is for."""
+
+
 def finite_float(text: str) -> float:
     """Return a number; raises ValueError for one that is not finite."""
     number = float(text)
@@ -53,8 +57,8 @@ def read_json(
     """Return the JSON value of a text; `number` reads each number with a point or an exponent.
 
     A repeated key is refused, or its last value counts with `keeps_last`. `unstorable` says what to do with
-    characters that no database stores; with `takes_nan`, NaN and Infinity are null. Raises ValueError saying why: RefusedJsonError, or JSONDecodeError
-    with the position of what is not JSON.
+    characters that no database stores; with `takes_nan`, NaN and Infinity are null. Raises ValueError saying why:
+    RefusedJsonError, or JSONDecodeError with the position of what is not JSON.
     """
     _refuse_excess(text, max_values)
     try:
@@ -115,7 +119,7 @@ def _refuse_excess(text: str, max_values: int) -> None:
         return
     unquoted = _QUOTED.sub("", text)
     if sum(map(unquoted.count, _SIGNS)) >= max_values:
-        raise RefusedJsonError(f"it contains more than {max_values:,} values")
+        raise TooManyValuesError(f"it contains more than {max_values:,} values")
 
 
 def _refuse_depth(value: Any) -> None:

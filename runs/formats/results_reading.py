@@ -13,7 +13,7 @@ from typing import Any
 
 from evaluators.kinds import kind_for_spelling, shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError, normal_spelling
-from evaluators.reading.json import read_json
+from evaluators.reading.json import TooManyValuesError, read_json
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.hybrid import SCALE, SCHEMA_VERSION, check_counts
 from evaluators.scoring.metrics import HIGHEST, metric_label
@@ -615,6 +615,14 @@ def _whole_document(content: bytes, file: str) -> Rows | None:
         return None
     try:
         document = read_json(content.decode("utf-8-sig"))
+    except TooManyValuesError as error:
+        # Lines of JSON, of which the first is damaged, are refused by themselves.
+        if first.strip() != b"{" and not first.lstrip().startswith(b"["):
+            return None
+        message = (
+            f"the file is one JSON document, and {error}; write each result on a line of its own"
+        )
+        raise UnreadableFileError([Problem(message, file)]) from error
     except ValueError:
         return None
     results = document if isinstance(document, list) else [document]

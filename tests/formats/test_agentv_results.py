@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from functools import partial
 
 import pytest
 
 from evaluators.kinds import kind_for_spelling
+from evaluators.reading.json import read_json
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
+from runs.formats import results_reading
 from runs.formats.results_reading import read_results
 from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 from runs.specs.problems import UnreadableFileError
@@ -305,3 +308,17 @@ def test_any_other_document_is_refused_in_one_sentence(document) -> None:
         read_results(json.dumps(document, indent=2).encode(), file="r.json")
     [problem] = refusal.value.problems
     assert str(problem).startswith("r.json: the file is one JSON document that is no result")
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_document_of_too_many_values_is_refused_in_one_sentence(
+    indent: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_reading, "read_json", partial(read_json, max_values=50))
+    document = [{"eval_id": "A", "score": 1, "metadata": {"numbers": [1] * 50}}]
+    with pytest.raises(UnreadableFileError) as refusal:
+        read_results(json.dumps(document, indent=indent).encode(), file="r.json")
+    assert [str(problem) for problem in refusal.value.problems] == [
+        "r.json: the file is one JSON document, and it contains more than 50 values; write each result on a line of "
+        "its own"
+    ]

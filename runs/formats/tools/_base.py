@@ -228,8 +228,8 @@ class ToolResults:
 class ToolFormat:
     """One kind of file of another tool: what people call it, and how it is recognised and read.
 
-    `matches` looks at the content alone. The suites may name files in folders `levels_up` above their own. A file that can be neither a suite nor results has a `refusal`, the
-    end of a sentence with the remedy.
+    `matches` looks at the content alone. The suites may name files in folders `levels_up` above their own. A file that
+    can be neither a suite nor results has a `refusal`, the end of a sentence with the remedy.
     """
 
     tool: str
