@@ -10,7 +10,7 @@ from functools import cached_property
 from evaluators.scoring.decision import Decision, VerdictCause
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec
 from runs.compare.changes import KINDS
-from runs.compare.comparison import NAMES, PARTS, case_side, comparison_heading
+from runs.compare.comparison import comparison_heading
 from runs.compare.documents import CaseChangeDoc, CaseComparisonDoc, NodeChangeDoc, PartChangeDoc
 from runs.compare.evidence import SCALES
 from runs.compare.rules import (
@@ -22,6 +22,7 @@ from runs.compare.rules import (
     repetition_standing,
     rounded_change,
 )
+from runs.compare.sides import NAMES, PARTS, case_side
 from runs.engine.plan import OUTCOMES_PATH, case_tree, read_plan, read_policy
 from runs.models.results import Result
 from runs.models.runs import Run

@@ -21,7 +21,7 @@ from runs.compare.columns import (
     Sides,
     column_sides,
 )
-from runs.compare.comparison import Comparison, case_override
+from runs.compare.comparison import Comparison
 from runs.compare.measures import AXIS_OF_POINTS, IntervalBar, axis_end, interval_bar
 from runs.compare.rules import (
     CaseChange,
@@ -31,6 +31,7 @@ from runs.compare.rules import (
     most_changed_repetition,
     repetition_standing,
 )
+from runs.compare.sides import case_override
 from runs.filters.language import MAX_LENGTH, FilterError
 from runs.filters.queries import DENSITIES, FAMILIES, Hit, hits_by_key, lists_without, matching_keys
 from runs.lists import Chip, Control, NumberedPage, Sort, head_cell, numbered_page

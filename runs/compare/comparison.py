@@ -1,33 +1,15 @@
-"""A comparison of two runs: the figures of both, every case, and the evidence (SCORING §9)."""
+"""A comparison of two runs: every case, how the figures changed, and the evidence (SCORING §9)."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from functools import cached_property, partial
-from itertools import chain
-from operator import attrgetter
-from typing import Any, NamedTuple
 
-import numpy as np
-
-from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.numbers import combined_cost, mean, sum_known
-from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, negated_paths, walk
-from evaluators.scoring.types import DomainError, Verdict
+from evaluators.scoring.types import DomainError
 from runs.compare.evidence import (
-    DIMENSION,
-    EVALUATOR,
-    METRIC,
-    MIN_CASES,
-    Columns,
-    Measured,
-    MeasuredFigure,
     MeasuredRun,
-    Places,
     Significance,
     measured_pairs,
     shared_changes,
@@ -38,396 +20,22 @@ from runs.compare.rules import (
     CaseSide,
     Difference,
     RunComparison,
-    RunFacts,
-    RunSide,
     Tolerances,
     compare_cases,
     compare_runs,
     differences,
 )
-from runs.costs import run_costs
-from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, read_policy
-from runs.models.results import EvaluatorScore, Result, Retry, ScoreState
-from runs.models.run_cases import VERDICTS, RunCase
+from runs.compare.sides import (
+    ComparisonSide,
+    RunRecords,
+    decide_cases,
+    measured_scores,
+    read_records,
+    testable_scores,
+)
+from runs.models.results import Retry
 from runs.models.runs import Run
-from runs.models.stored import Kept, unpack_leaf_scores
-from runs.models.suites import Case
-from runs.results.result_state import Override
-from runs.results.runs import RunGate, cases_gate, metrics_gate
-from runs.summary.cases import (
-    ENDED,
-    SCORED,
-    ExecutionRecord,
-    case_decision,
-    case_verdict,
-    counted_verdict,
-    nearest_rank,
-    summary_state,
-)
-
-
-def run_gates(run: Run) -> tuple[RunGate, RunGate]:
-    """Return the gates of a run by mean score and pass rate, over all its cases."""
-    policy = run.policy
-    return metrics_gate(run, policy), cases_gate(run, policy)
-
-
-# Of each execution its case and id, what decides the case (status, verdict, score, whether it was forced, the review),
-# and the rest: the marks of its outcomes, its latency, and both costs.
-COLUMNS = (
-    *("case_id", "id", "status", "verdict", "score", "is_forced", "reviewed_verdict"),
-    *("outcome_marks", "latency_ms", "run_cost_usd", "evaluation_cost_usd"),
-)
-FACTS, REST = slice(2, 7), slice(7, 11)
-MET = "1"
-Facts = tuple[str, str, float | None, bool, str]
-# A row of COLUMNS, a plain tuple: a comparison reads forty thousand.
-Execution = tuple[Any, ...]
-
-
-class CaseNames(NamedTuple):
-    """A revision of a case: its key, the hash of its content, and its title."""
-
-    key: str
-    content_hash: str
-    title: str
-
-
-@dataclass(frozen=True)
-class ComparisonSide:
-    """One of the two runs: its cases by key, and its figures over all its executions.
-
-    The figures are computed when they are asked for: a list of cases does without them.
-    """
-
-    run: Run
-    records: RunRecords
-    cases: Mapping[str, CaseSide]
-
-    @property
-    def gates(self) -> tuple[RunGate, RunGate]:
-        """Return the Score gate and the Pass-rate gate of the run, over all its cases."""
-        return run_gates(self.run)
-
-    @property
-    def facts(self) -> RunFacts:
-        """Return what can make verdicts differ, beside the target."""
-        hashes = {key: names.content_hash for key, names in self.records.names.items()}
-        return RunFacts(self.run.snapshot, self.run.repetitions, hashes)
-
-    @cached_property
-    def _columns(self) -> Mapping[str, Sequence[Any]]:
-        """Return the values of all executions by column."""
-        rows = chain.from_iterable(self.records.groups.values())
-        values = zip(*rows, strict=True) if self.cases else [()] * len(COLUMNS)
-        return dict(zip(COLUMNS, values, strict=True))
-
-    @cached_property
-    def _scores(self) -> Sequence[float]:
-        pairs = zip(self._columns["status"], self._columns["score"], strict=True)
-        return [score for status, score in pairs if score is not None and status == SCORED]
-
-    @cached_property
-    def _latencies(self) -> Sequence[float]:
-        return sorted(value for value in self._columns["latency_ms"] if value is not None)
-
-    @cached_property
-    def figures(self) -> RunSide:
-        """Return what the tolerances compare."""
-        return RunSide(
-            passed=sum(case.passed for case in self.cases.values()),
-            total=len(self._columns["id"]),
-            mean_score=mean(self._scores),
-            mean_latency_ms=mean(self._latencies),
-        )
-
-    @property
-    def scored(self) -> int:
-        """Return how many executions have a score."""
-        return len(self._scores)
-
-    @property
-    def timed(self) -> int:
-        """Return how many executions have a latency."""
-        return len(self._latencies)
-
-    @property
-    def p95_ms(self) -> float | None:
-        """Return the 95th percentile of the latencies."""
-        return nearest_rank(self._latencies, 0.95)
-
-    @cached_property
-    def errors(self) -> int:
-        """Return how many executions ended without a verdict."""
-        ended = sum(status in ENDED for status in self._columns["status"])
-        return ended - sum(case.scored for case in self.cases.values())
-
-    @cached_property
-    def reviews(self) -> int:
-        """Return how many decisions of reviewers the figures count."""
-        if not read_policy(self.run.snapshot).count_reviews:
-            return 0
-        pairs = zip(self._columns["status"], self._columns["reviewed_verdict"], strict=True)
-        return sum(bool(reviewed) and status in ENDED for status, reviewed in pairs)
-
-    @cached_property
-    def run_cost_usd(self) -> Decimal | None:
-        """Return the cost of the target; None where nothing is known."""
-        return sum_known(self._columns["run_cost_usd"])
-
-    @cached_property
-    def evaluation_cost_usd(self) -> Decimal | None:
-        """Return the cost of evaluation; 0 where no execution reports one because no judge was paid; two queries then."""
-        cost = sum_known(self._columns["evaluation_cost_usd"])
-        if cost is not None or self.run.is_active:
-            return cost
-        spent = run_costs(self.run).evaluation.usd
-        return None if spent else spent
-
-    @property
-    def cost_usd(self) -> Decimal | None:
-        """Return both costs together; None when it is zero and a cost is unknown."""
-        return combined_cost(self.run_cost_usd, self.evaluation_cost_usd)
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecords:
-    """The stored executions of a run and the names of its cases, by case in the order of the suite."""
-
-    groups: Mapping[str, Sequence[Execution]]
-    names: Mapping[str, CaseNames]
-
-    def only(self, cases: Container[str]) -> RunRecords:
-        """Return the executions of these cases only."""
-        return RunRecords(
-            groups={key: group for key, group in self.groups.items() if key in cases},
-            names={key: names for key, names in self.names.items() if key in cases},
-        )
-
-
-def read_records(*runs: Run) -> tuple[RunRecords, ...]:
-    """Return the executions of runs; a query each, and one for the cases of all."""
-    cases = Case.objects.filter(pk__in=RunCase.objects.filter(run__in=runs).values("case_id"))
-    rows = cases.order_by().values_list("pk", *CaseNames._fields)
-    names = {pk: CaseNames(*row) for pk, *row in rows}
-    return tuple(_records(run, names) for run in runs)
-
-
-def _records(run: Run, names: Mapping[int, CaseNames]) -> RunRecords:
-    groups: dict[int, list[Execution]] = {}
-    for row in run.results.order_by("position", "repetition", "id").values_list(*COLUMNS):
-        if (group := groups.get(row[0])) is None:
-            groups[row[0]] = [row]
-        else:
-            group.append(row)
-    return RunRecords(
-        groups={names[case].key: group for case, group in groups.items()},
-        names={names[case].key: names[case] for case in groups},
-    )
-
-
-def _decide_cases(run: Run, records: RunRecords) -> Mapping[str, CaseSide]:
-    """Return the cases of a run by key; the policy frozen with the run decides their verdicts.
-
-    Raises UnreadableSnapshotError for a run of another version.
-    """
-    policy = read_plan(run.snapshot).policy
-    known: dict[tuple[Facts, ...], CaseDecided] = {}
-    return {key: _case(group, policy, known) for key, group in records.groups.items()}
-
-
-def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
-    """Return one case of a run from its results, as the comparison of whole runs shows it."""
-    read = attrgetter(*COLUMNS)
-    return _case([read(row) for row in results], policy, {})
-
-
-class CaseDecided(NamedTuple):
-    """The fields of a `CaseSide` that follow from the facts of its executions."""
-
-    verdict: Verdict | None
-    mean_score: float | None
-    passed: int
-    scored: int
-    state: str
-    is_flaky: bool
-    machine: Verdict | None
-    reviewed: Verdict | None
-
-
-def _case(
-    group: Sequence[Execution],
-    policy: PolicySpec,
-    known: dict[tuple[Facts, ...], CaseDecided],
-) -> CaseSide:
-    """Return a case over its repetitions; `known` keeps decisions, of which thousands of cases have few."""
-    facts = tuple([row[FACTS] for row in group])
-    if (decided := known.get(facts)) is None:
-        decided = known[facts] = _decide(facts, policy)
-    verdict, mean_score, passed, scored, state, is_flaky, machine, reviewed = decided
-    latency_ms: float | None
-    if len(group) == 1:
-        # Most cases; what sums and means of one take would double the time.
-        marks, latency_ms, run_cost, evaluation_cost = group[0][REST]
-        outcomes, outcomes_met = len(marks), marks.count(MET)
-    else:
-        every_marks, latencies, costs, judged = zip(*[row[REST] for row in group], strict=True)
-        latency_ms = mean([latency for latency in latencies if latency is not None])
-        run_cost, evaluation_cost = sum_known(costs), sum_known(judged)
-        known_marks = [marks for marks in every_marks if marks]
-        outcomes = len(known_marks[0]) if known_marks else 0
-        outcomes_met = sum(set(column) == {MET} for column in zip(*known_marks, strict=False))
-    return CaseSide(
-        *(verdict, mean_score, passed, scored, len(group), latency_ms, state),
-        *(run_cost, evaluation_cost, outcomes, outcomes_met, is_flaky, machine, reviewed),
-    )
-
-
-def _decide(facts: Sequence[Facts], policy: PolicySpec) -> CaseDecided:
-    """Decide a case (SCORING §8), without words."""
-    group = [
-        ExecutionRecord("", status, VERDICTS.get(verdict), score, is_forced, VERDICTS.get(reviewed))
-        for status, verdict, score, is_forced, reviewed in facts
-    ]
-    decided = case_decision(group, policy, has_words=False).verdict
-    verdicts = [verdict for row in group if (verdict := counted_verdict(row, policy)) is not None]
-    machine = reviewed = None
-    if any(row.reviewed_verdict is not None and row.is_ended for row in group):
-        machine = case_verdict(group, policy.replace(count_reviews=False))
-        reviewed = case_verdict(group, policy.replace(count_reviews=True))
-    return CaseDecided(
-        verdict=decided,
-        mean_score=mean(
-            [row.score for row in group if row.score is not None and row.status == SCORED]
-        ),
-        passed=verdicts.count(Verdict.PASS),
-        scored=len(verdicts),
-        state=summary_state(group, decided),
-        is_flaky=len(set(verdicts)) > 1,
-        machine=machine,
-        reviewed=reviewed,
-    )
-
-
-CHUNK = 5000
-# The place of a case that is not compared.
-NOWHERE = -1
-# By the kind of an evaluator: the name of its parts, the detail that holds them, and the number that counts.
-PARTS = {
-    METRICS_KIND: (METRIC, "metrics", "score"),
-    HYBRID_KIND: (DIMENSION, "dimensions", "final"),
-}
-
-# The judge of the outcomes is no evaluator of the tree and has no name of its suite.
-NAMES = {OUTCOMES_PATH: "Expected outcomes"}
-
-
-def measured_scores(side: ComparisonSide) -> MeasuredRun:
-    """Return the scores that evaluators gave each case, in tree order; at most four queries.
-
-    Every evaluator below the root is there, inside composites too. One that could not score gives
-    nothing, never 0. The score of a negated evaluator is the one that counts. Evaluators that only some
-    cases have come last.
-    """
-    root = read_plan(side.run.snapshot).root
-    cases = {key: place for place, key in enumerate(side.records.groups)}
-    places = {row[1]: cases[key] for key, group in side.records.groups.items() for row in group}
-    figures: dict[MeasuredFigure, Measured] = {}
-    for kind in _kinds(side.run, root):
-        for figure, name, at, values in _part_scores(side.run, kind, places):
-            figures[figure] = Measured.make(name, at, values, cases=len(cases))
-    negated = negated_paths(root)
-    by_case = {key: negated_paths(tree) for _, key, tree in side.run.own_trees(root)}
-    for path, results, scores in _score_columns(side.run):
-        is_negated = np.full(len(cases), path in negated)
-        for key in by_case.keys() & cases.keys():
-            is_negated[cases[key]] = path in by_case[key]
-        at = np.array([places.get(result, NOWHERE) for result in results], dtype=int)
-        values = np.array(scores, dtype=float)
-        is_counted = (at != NOWHERE) & ~np.isnan(values)
-        at, values = at[is_counted], values[is_counted]
-        if at.size:
-            values = np.where(is_negated[at], 1.0 - values, values)
-            measured = Measured.make(NAMES.get(path, path), at, values, cases=len(cases))
-            figures[MeasuredFigure(EVALUATOR, path)] = measured
-    in_tree = {path: place for place, (path, _) in enumerate(walk(root))}
-    in_order = sorted(
-        figures,
-        key=lambda figure: (figure.kind == EVALUATOR, in_tree.get(figure.path, len(in_tree))),
-    )
-    return MeasuredRun(cases, {figure: figures[figure] for figure in in_order})
-
-
-def _testable_scores(side: ComparisonSide, measured: MeasuredRun) -> MeasuredRun:
-    """Leave out evaluators that only some cases have, and fewer of them than a test needs."""
-    in_tree = {path for path, _ in walk(read_plan(side.run.snapshot).root)}
-    figures = {
-        figure: found
-        for figure, found in measured.figures.items()
-        if figure.path in in_tree or found.cases >= MIN_CASES
-    }
-    return MeasuredRun(measured.places, figures)
-
-
-def _kinds(run: Run, root: EvaluatorSpec) -> list[str]:
-    """Return the kinds of judges with parts in a run; only its summary knows those of single cases."""
-    summary = run.summary or {}
-    kinds = {node.kind for _, node in walk(root)}
-    return [kind for kind, (part, *_) in PARTS.items() if kind in kinds or summary.get(f"{part}s")]
-
-
-def _part_scores(
-    run: Run, kind: str, places: Mapping[int, int]
-) -> Iterator[tuple[MeasuredFigure, str, Places, Columns]]:
-    """Yield the metrics or dimensions of judges of a kind, each with its name, the places of cases, and their scores.
-
-    `places` are those of the cases by result, for results that are compared.
-    """
-    part, details, number = PARTS[kind]
-    rows = EvaluatorScore.objects.filter(
-        result__run=run, kind=kind, state=ScoreState.SCORED
-    ).order_by()
-    columns = rows.values_list("result_id", "path", f"details__{details}")
-    found: dict[MeasuredFigure, tuple[str, list[int], list[float]]] = {}
-    for result, path, entries in columns.iterator(chunk_size=CHUNK):
-        if (place := places.get(result)) is None:
-            continue
-        for entry in entries or ():
-            if entry.get(number) is not None:
-                figure = MeasuredFigure(part, path, entry["key"])
-                _, at, scores = found.setdefault(figure, (entry["name"], [], []))
-                at.append(place)
-                scores.append(entry[number])
-    for figure, (name, at, scores) in found.items():
-        yield figure, name, np.array(at), np.array(scores, dtype=float)
-
-
-def _score_columns(run: Run) -> Iterator[tuple[str, Sequence[int], Sequence[float | None]]]:
-    """Yield for each evaluator under the root its path, and results with its scores, None for no score.
-
-    An ended run has them packed in one column.
-    """
-    packed = unpack_leaf_scores(bytes(run.leaf_scores)) if run.leaf_scores else None
-    if packed is None:
-        rows = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED)
-        columns: dict[str, tuple[list[int], list[float | None]]] = {}
-        for path, result, score in rows.order_by().values_list("path", "result_id", "score"):
-            results, scores = columns.setdefault(path, ([], []))
-            results.append(result)
-            scores.append(score)
-    else:
-        columns = {
-            path: (
-                packed.results,
-                [
-                    score[0] if score.__class__ is list else None if score is False else score
-                    for score in packed_scores
-                ],
-            )
-            for path, packed_scores in packed.scores.items()
-        }
-    yield from ((path, *column) for path, column in columns.items() if path != ROOT_PATH)
-
+from runs.models.stored import Kept
 
 # The ids of both runs make one seed; the factor is a prime, so that no two pairs share a seed.
 SEED_STEP = 1_000_003
@@ -484,8 +92,8 @@ class Comparison:
         shared = shared_changes(self.cases)
         before, after = self.measured
         pairs = measured_pairs(
-            _testable_scores(self.baseline, before),
-            _testable_scores(self.candidate, after),
+            testable_scores(self.baseline, before),
+            testable_scores(self.candidate, after),
             [change.case for change in shared],
         )
         return significance(shared, pairs, seed=self.seed)
@@ -585,7 +193,7 @@ def _compare_results(baseline: Run, candidate: Run, *, only_shared: bool) -> Com
     in_both = old.groups.keys() & new.groups.keys()
     if only_shared:
         old, new = old.only(in_both), new.only(in_both)
-    before, after = _decide_cases(baseline, old), _decide_cases(candidate, new)
+    before, after = decide_cases(baseline, old), decide_cases(candidate, new)
     changes = compare_cases(before, after)
     return ComparedResults((old, new), (before, after), changes, len(in_both))
 
@@ -593,11 +201,3 @@ def _compare_results(baseline: Run, candidate: Run, *, only_shared: bool) -> Com
 def comparison_heading(baseline: Run, candidate: Run) -> str:
     """Name both runs by their numbers: `#2 vs #1 (baseline)`."""
     return f"#{candidate.number} vs #{baseline.number} (baseline)"
-
-
-def case_override(side: CaseSide | None, *, is_counted: bool) -> Override | None:
-    """Return the verdict of a case without and with its reviews; None without a review."""
-    if side is None or side.reviewed is None:
-        return None
-    machine = "error" if side.machine is None else side.machine.value
-    return Override(machine, side.reviewed.value, is_counted=is_counted)

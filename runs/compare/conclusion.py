@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluators.templatetags.figures import counted, delta, pct, threshold
-from runs.compare.comparison import Comparison, run_gates
+from runs.compare.comparison import Comparison
 from runs.compare.evidence import IMPROVED, NO_CLEAR_CHANGE, REGRESSED, TOO_FEW_CASES, Paired
+from runs.compare.sides import run_gates
 from runs.models.runs import Run, RunStatus
 from runs.results.runs import RunGate
 

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evaluators.scoring.numbers import percent
-from runs.compare.comparison import Comparison, ComparisonSide
+from runs.compare.comparison import Comparison
 from runs.compare.conclusion import Conclusion, conclude
 from runs.compare.evidence import LEVEL, RESAMPLES, MeasuredChange
 from runs.compare.rules import CaseChange, Tolerances
+from runs.compare.sides import ComparisonSide
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
 from runs.models.runs import RunStatus
 from runs.results.documents import GatesDoc

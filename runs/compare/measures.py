@@ -18,7 +18,7 @@ from evaluators.templatetags.figures import (
     sign,
 )
 from evaluators.templatetags.ui import as_text
-from runs.compare.comparison import Comparison, ComparisonSide
+from runs.compare.comparison import Comparison
 from runs.compare.conclusion import chance_text, format_p
 from runs.compare.evidence import (
     DIMENSION,
@@ -29,6 +29,7 @@ from runs.compare.evidence import (
     Paired,
 )
 from runs.compare.rules import format_drop_limit, format_growth_limit
+from runs.compare.sides import ComparisonSide
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
 from runs.suites.differences import FileChange, VersionDifference, compare_specs

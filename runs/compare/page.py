@@ -21,7 +21,7 @@ from runs.compare.changes import (
     build_changes,
 )
 from runs.compare.columns import BY_COST, BY_DIFFERENCE, BY_LATENCY, COLUMNS, SORTS, USUAL
-from runs.compare.comparison import Comparison, ComparisonSide, comparison_heading
+from runs.compare.comparison import Comparison, comparison_heading
 from runs.compare.conclusion import (
     INCONCLUSIVE,
     NO_REGRESSION,
@@ -40,6 +40,7 @@ from runs.compare.measures import (
     metric_groups,
 )
 from runs.compare.rules import UNITS, Tolerances
+from runs.compare.sides import ComparisonSide
 from runs.engine.plan import read_policy
 from runs.filters.fields import Source
 from runs.lists import Chip, Sort

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from evaluators.templatetags.figures import GAPS, delta, duration, money, pct, score, threshold
 from runs.compare import conclusion as conclusions
-from runs.compare.comparison import Comparison, ComparisonSide
+from runs.compare.comparison import Comparison
 from runs.compare.conclusion import format_p
 from runs.compare.markdown import comparison_comment
 from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
+from runs.compare.sides import ComparisonSide
 from runs.models.runs import RunStatus
 from runs.results.runs import ExitConclusion, RunGate, run_word
 

@@ -23,11 +23,12 @@ from evaluators.templatetags.figures import (
 from evaluators.templatetags.marks import VERDICT_WORDS, mark_state
 from runs.compare.changes import EVERY, ChangeRow, ComparisonQuery, change_table
 from runs.compare.columns import BY_COST, BY_LATENCY
-from runs.compare.comparison import Comparison, ComparisonSide, comparison_heading
+from runs.compare.comparison import Comparison, comparison_heading
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
 from runs.compare.measures import GROUPS, IntervalBar
 from runs.compare.page import ComparisonPage, comparison_page
+from runs.compare.sides import ComparisonSide
 from runs.documents import DetailLevel
 from runs.engine.plan import METRICS_KIND, read_plan
 from runs.models.runs import Run, RunStatus

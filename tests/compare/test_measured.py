@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evaluators.scoring.numbers import mean
-from runs.compare.comparison import ComparisonSide, measured_scores, read_records
 from runs.compare.evidence import EVALUATOR, MeasuredFigure
+from runs.compare.sides import ComparisonSide, measured_scores, read_records
 from runs.engine.plan import OUTCOMES_PATH
 from runs.models.runs import Run
 from runs.models.stored import pack_leaf_scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runs.compare.comparison import measured_scores
+from runs.compare.sides import measured_scores
 from runs.results.run_figures import evaluator_rows
 from tests.compare.test_measured import read_side
 from tests.support.factories import (
