@@ -82,7 +82,7 @@ class RunQuerySet(models.QuerySet["Run"]):
     def named(self, slug: str, name: str) -> Self:
         """Return the run of a suite by its number, or by `latest` or `baseline`, as the first row.
 
-        The latest is the newest finished run, with any status; rescored runs do not count.
+        The latest is the newest finished run, with any status; runs rescored or judged again do not count.
         """
         runs = self.filter(suite__slug=slug)
         if name == LATEST:

@@ -39,8 +39,10 @@ from runs.suites.services import stored_cases
 MAX_NAMED = 5
 # Reasons to leave results out.
 NO_OUTPUT = "no output is stored"
+NOT_RUN = "the run has no such case"
 NOT_THERE = "the case is not in this version of the suite"
 OTHER_INPUT = "the input of the case is another now, so the stored output answers another question"
+NOTHING_CHOSEN = "No result is chosen. Change the cases or the filter."
 # The reason to judge what stands but has no score.
 NO_SCORE = "no score in the source"
 
@@ -166,8 +168,7 @@ def plan_judging(source: Run, request: JudgingRequest, by: User | None) -> Judgi
     before = read_plan(source.snapshot)
     judge = request.judge or _judge(source.suite, source.suite_version, before.judge, rules.spec)
     applied = apply_rules(rules.spec, request.rules)
-    chosen = _chosen(source, request)
-    results, left_out, total = _sort_out(source, chosen, rules)
+    results, left_out, total = _sort_out(source, request, rules)
     cases = {case.pk: case for case in rules.cases}
     used = [cases[pk] for pk in dict.fromkeys(row.case for row in results)]
     plan = freeze(source.suite, judge, used, applied, by, target=before.target, files=rules.files)
@@ -260,9 +261,10 @@ def _chosen(source: Run, request: JudgingRequest) -> QuerySet[Result]:
 
 
 def _sort_out(
-    source: Run, chosen: QuerySet[Result], rules: JudgingRules
+    source: Run, request: JudgingRequest, rules: JudgingRules
 ) -> tuple[list[_Row], dict[str, list[str]], int]:
     """Return the results that can be judged, those left out by reason, and how many were chosen."""
+    chosen = _chosen(source, request)
     columns = ("pk", "case_id", "case__key", "repetition", "run_cost_usd")
     found = list(chosen.values_list(*columns))
     usable = chosen.filter(HAS_OUTPUT, status__in=ENDED_RESULT_STATUSES)
@@ -280,13 +282,19 @@ def _sort_out(
         else:
             position, case = places[key]
             rows.append(_Row(pk, ran, case.pk, position, repetition, usd, is_same))
+    if request.keys:
+        known = source.results.filter(case__key__in=among(request.keys, "text")).order_by()
+        unknown = set(request.keys).difference(known.values_list("case__key", flat=True))
+        if unknown:
+            left_out[NOT_RUN] = sorted(unknown)
+    total = len(rows) + sum(len(keys) for keys in left_out.values())
     rows.sort(key=lambda row: (row.position, row.repetition))
     if not rows:
-        why = "; ".join(_left_out_text(keys, len(found), why) for why, keys in left_out.items())
+        why = " ".join(_left_out_text(keys, total, why) for why, keys in left_out.items())
         raise CannotJudgeAgainError(
-            f"Run {source} has no output that can be judged again. {why}".rstrip()
+            f"Run {source} has no output that can be judged again. {why or NOTHING_CHOSEN}"
         )
-    return rows, dict(left_out), len(found)
+    return rows, dict(left_out), total
 
 
 def _compare_cases(source: Run, rules: JudgingRules) -> dict[int, bool | None]:

@@ -14,6 +14,7 @@ from runs.costs import run_costs
 from runs.execution import run_worker
 from runs.execution.reaper import reap
 from runs.execution.run_worker import ActiveRuns, work_on_run
+from runs.filters.queries import ResultsQuery
 from runs.models.database import database_now
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run
@@ -189,8 +190,15 @@ def test_what_has_no_score_in_the_source_is_judged_and_what_has_no_output_is_lef
     source.refresh_from_db()
     plan = plan_judging(source, JudgingRequest(), None)
     assert plan.left_out_texts == ["1 of 3 results is left out, because no output is stored: C-2."]
-    tone = next(one for one in plan.evaluators if one.path == "tone")
+    tone = next(evaluator for evaluator in plan.evaluators if evaluator.path == "tone")
     assert (tone.kept, tone.calls, tone.reasons) == (1, 1, "1 judged: no score in the source")
+    named = plan_judging(source, JudgingRequest(keys=["C-1", "C-7", "C-8"]), None)
+    unknown = ["2 of 3 results are left out, because the run has no such case: C-7, C-8."]
+    assert (len(named.results), named.left_out_texts) == (1, unknown)
+    with pytest.raises(CannotJudgeAgainError, match=r"stored: C-2\. 1 of 2 results is .*: C-7\.$"):
+        plan_judging(source, JudgingRequest(keys=["C-2", "C-7"]), None)
+    with pytest.raises(CannotJudgeAgainError, match="Change the cases or the filter"):
+        plan_judging(source, JudgingRequest(query=ResultsQuery(text="case = C-7")), None)
 
     run = judge(source)
 
