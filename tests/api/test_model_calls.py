@@ -30,15 +30,15 @@ def admin() -> Program:
 
 
 def test_a_model_is_added_read_changed_and_deleted_and_its_key_never_given(admin: Program) -> None:
-    told = admin.send("post", "/models", ADDED, 201)
-    assert (told["slug"], told["base_url"]) == ("juno-2", "https://models.example/v1")
-    assert (told["parameters"], told["concurrency"]) == (ADDED["parameters"], 8)
-    assert Decimal(told["input_price_usd_per_mtok"]) == Decimal("1.25")
-    assert told["has_stored_key"]
-    assert "sk-secret" not in str(told)
+    model = admin.send("post", "/models", ADDED, 201)
+    assert (model["slug"], model["base_url"]) == ("juno-2", "https://models.example/v1")
+    assert (model["parameters"], model["concurrency"]) == (ADDED["parameters"], 8)
+    assert Decimal(model["input_price_usd_per_mtok"]) == Decimal("1.25")
+    assert model["has_stored_key"]
+    assert "sk-secret" not in str(model)
     assert decrypt(LanguageModel.objects.get().encrypted_key) == "sk-secret-of-ours"
-    assert get(admin.client, "/api/models", "/api/models")["results"] == [told]
-    assert get(admin.client, "/api/models/juno-2", "/api/models/{slug}") == told
+    assert get(admin.client, "/api/models", "/api/models")["results"] == [model]
+    assert get(admin.client, "/api/models/juno-2", "/api/models/{slug}") == model
 
     kept = {**ADDED, "api_key": "", "concurrency": 20}
     changed = admin.send("put", "/models/{slug}", kept, slug="juno-2")

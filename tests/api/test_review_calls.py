@@ -41,8 +41,8 @@ def test_a_result_is_put_into_the_queue_listed_and_decided(
         "tags": ["tone"],
         "outcomes": ["met", "missed"],
     }
-    told = reviewer.send("post", "/results/{result}/review", body, result=result.pk)
-    assert told == {"result": result.pk, "verdict": "fail", "wanted": 1, "how": ""}
+    review = reviewer.send("post", "/results/{result}/review", body, result=result.pk)
+    assert review == {"result": result.pk, "verdict": "fail", "wanted": 1, "how": ""}
     assert get(reviewer.client, "/api/reviews", "/api/reviews")["results"] == []
     stored = Review.objects.get()
     assert (stored.reviewer_word, stored.outcome_marks, stored.tags) == ("rita", "10", ["tone"])
@@ -62,8 +62,8 @@ def test_a_decision_needs_no_place_in_the_queue_and_replaces_the_own_one(
     )
     assert late["code"] == "already_decided"
     second = {"verdict": "pass", "second_opinion": True}
-    told = other.send("post", "/results/{result}/review", second, result=result.pk)
-    assert told["verdict"] is None
+    review = other.send("post", "/results/{result}/review", second, result=result.pk)
+    assert review["verdict"] is None
 
 
 @pytest.mark.parametrize(

@@ -50,16 +50,16 @@ def send(
 
 
 def test_a_suite_is_created_once_and_then_stored_under_its_name(client: Client) -> None:
-    told = send(client, "post", "/suites", CAPITALS, 201)
-    assert told["slug"] == "capitals"
-    assert (told["version"], told["version_before"], told["cases"]) == (1, None, 1)
+    stored = send(client, "post", "/suites", CAPITALS, 201)
+    assert stored["slug"] == "capitals"
+    assert (stored["version"], stored["version_before"], stored["cases"]) == (1, None, 1)
     problem = send(client, "post", "/suites", CAPITALS, 409)
     assert problem["code"] == "slug_taken"
 
     more = {**CAPITALS, "tests": [*CAPITALS["tests"], {"id": "peru", "input": "Peru?"}]}
     put = {"path": "/suites/{slug}", "at": "/suites/capitals"}
-    told = send(client, "put", body=more, **put)
-    assert (told["version"], told["version_before"], told["cases"]) == (2, 1, 2)
+    stored = send(client, "put", body=more, **put)
+    assert (stored["version"], stored["version_before"], stored["cases"]) == (2, 1, 2)
     assert send(client, "put", body=more, **put)["version"] == 2
     assert Suite.objects.get().versions.count() == 2
 
@@ -94,9 +94,9 @@ def test_a_wrong_suite_names_every_place_and_stores_nothing(client: Client) -> N
 
 
 def test_a_suite_can_be_checked_without_being_stored(client: Client) -> None:
-    told = send(client, "post", "/suite-check", {**CAPITALS, "colour": "red"})
-    assert (told["slug"], told["cases"], told["evaluators"]) == ("capitals", 1, 1)
-    assert "colour" in told["warnings"][0]
+    checked = send(client, "post", "/suite-check", {**CAPITALS, "colour": "red"})
+    assert (checked["slug"], checked["cases"], checked["evaluators"]) == ("capitals", 1, 1)
+    assert "colour" in checked["warnings"][0]
     assert not Suite.objects.exists()
 
 
@@ -127,8 +127,8 @@ def test_cases_are_added_and_changed_together_or_not_at_all(client: Client) -> N
             "expected_outcomes": ["Greets"],
         },
     ]
-    told = send(client, "post", body={"cases": cases}, **place)
-    assert (told["added"], told["changed"], told["unchanged"]) == (1, 1, 0)
+    stored = send(client, "post", body={"cases": cases}, **place)
+    assert (stored["added"], stored["changed"], stored["unchanged"]) == (1, 1, 0)
     again = send(client, "post", body={"cases": cases}, **place)
     assert (again["added"], again["changed"], again["unchanged"]) == (0, 0, 2)
     assert suite.cases.get(key="C-9").input == [{"role": "user", "content": "Hi"}]

@@ -33,17 +33,17 @@ def send(client: Client, body: Any, status: int = 201, *, target: int = 0) -> An
 
 
 def test_a_target_for_pushed_outputs_needs_only_a_name(client: Client) -> None:
-    told = send(client, {"name": "pipeline", "kind": "pushed"})
-    assert (told["kind"], told["config"], told["model"]) == ("pushed", {}, None)
+    target = send(client, {"name": "pipeline", "kind": "pushed"})
+    assert (target["kind"], target["config"], target["model"]) == ("pushed", {}, None)
     listed = get(client, "/api/targets?kind=pushed", "/api/targets")["results"]
     assert [row["name"] for row in listed] == ["pipeline"]
-    assert get(client, f"/api/targets/{told['id']}", "/api/targets/{target}") == told
+    assert get(client, f"/api/targets/{target['id']}", "/api/targets/{target}") == target
     problem = send(client, {"name": "pipeline", "kind": "pushed"}, 400)
     assert problem["errors"] == {
         "/name": ["There is already a target “pipeline”. Choose another name."]
     }
     Target.objects.update(archived_at=STARTED)
-    problem = send(client, {"name": "renamed", "kind": "pushed"}, 400, target=told["id"])
+    problem = send(client, {"name": "renamed", "kind": "pushed"}, 400, target=target["id"])
     assert problem["errors"] == {
         "/": ["This target is archived, so it cannot be changed. Add a new one."]
     }
@@ -57,11 +57,11 @@ def test_a_chat_target_has_a_model_and_its_settings(client: Client) -> None:
         "model": "juno",
         "config": {"system_prompt": "Be brief."},
     }
-    told = send(client, body)
-    assert (told["model"], told["config"]["system_prompt"]) == ("juno", "Be brief.")
+    target = send(client, body)
+    assert (target["model"], target["config"]["system_prompt"]) == ("juno", "Be brief.")
     body["config"] = {"system_prompt": "Be kind.", "parameters": {"temperature": 0.5}}
-    told = send(client, body, 200, target=told["id"])
-    assert told["config"]["parameters"] == {"temperature": 0.5}
+    target = send(client, body, 200, target=target["id"])
+    assert target["config"]["parameters"] == {"temperature": 0.5}
     assert send(client, {**body, "model": "nova"}, 400)["errors"] == {
         "/model": ["There is no language model 'nova'."]
     }
@@ -71,15 +71,18 @@ def test_a_chat_target_has_a_model_and_its_settings(client: Client) -> None:
 def test_the_values_of_secret_headers_are_taken_and_never_shown(client: Client) -> None:
     header = {"name": "X-Key", "value": "s3cret-of-ours", "secret": True}
     config = {"url": "https://agent.example/ask", "headers": [header]}
-    told = send(client, {"name": "agent", "kind": "http", "config": config})
-    assert told["config"]["headers"] == [{"name": "X-Key", "secret": True}]
+    target = send(client, {"name": "agent", "kind": "http", "config": config})
+    assert target["config"]["headers"] == [{"name": "X-Key", "secret": True}]
     stored = dict(Target.objects.get().encrypted_secrets)
     assert stored
     # What was read can be sent back: the value stays.
     again = send(
-        client, {"name": "agent", "kind": "http", "config": told["config"]}, 200, target=told["id"]
+        client,
+        {"name": "agent", "kind": "http", "config": target["config"]},
+        200,
+        target=target["id"],
     )
-    assert again["config"] == told["config"]
+    assert again["config"] == target["config"]
     assert Target.objects.get().encrypted_secrets == stored
 
 

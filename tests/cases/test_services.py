@@ -89,8 +89,8 @@ def test_an_edit_is_a_revision_and_edits_gather_in_one_version(suite: Suite, ada
     assert [case.key for case in suite_with_cases(suite).cases] == ["returns", "sizes", "paint"]
     ran.refresh_from_db()
     assert ran.case.title == "Returns"
-    told = AuditEntry.objects.filter(actor=ada, object_name="support").order_by("pk")
-    assert [(one.before["case returns"], one.after["case returns"]) for one in told[2:4]] == [
+    entries = AuditEntry.objects.filter(actor=ada, object_name="support").order_by("pk")
+    assert [(one.before["case returns"], one.after["case returns"]) for one in entries[2:4]] == [
         (1, 2),
         (2, 3),
     ]

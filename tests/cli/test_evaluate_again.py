@@ -45,9 +45,9 @@ def test_an_added_evaluator_is_all_that_is_asked_and_paid_for(
     assert len(model_server.requests) == requests + 2
     run = Run.objects.latest("id")
     assert (run.source_run, run.done_count, run.owner) == (source, 2, "command_line")
-    told = capsys.readouterr()
-    assert "4 of 6 scores are kept at no cost; 2 judge calls, about $0.400." in told.err
-    assert "Outputs      2 of 2 of #1, judged again; their target cost was paid there" in told.out
+    shown = capsys.readouterr()
+    assert "4 of 6 scores are kept at no cost; 2 judge calls, about $0.400." in shown.err
+    assert "Outputs      2 of 2 of #1, judged again; their target cost was paid there" in shown.out
     written = json.loads(file.read_text())
     assert (written["judges_outputs_of"], written["scored_again_from"]) == (1, None)
     assert evaluate("refunds", "--outputs-of", "refunds#1", "--case", "C-1") == 0

@@ -50,9 +50,9 @@ def test_each_kind_is_a_table(
 
 def test_a_list_can_be_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("list", "results", "--run", "support#1", "--limit", "2")
-    told = capsys.readouterr()
-    assert len(told.out.splitlines()) == 3
-    assert "--limit" in told.err
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3
+    assert "--limit" in shown.err
     Target.objects.update(archived_at="2026-01-01T00:00:00Z")
     call_command("list", "targets")
     assert capsys.readouterr().err == "There are no targets.\n"

@@ -82,8 +82,8 @@ def test_without_spread_no_smallest_change_is_known():
 
 
 def test_a_figure_that_no_case_has_is_told_as_nothing_beside_one_that_they_have():
-    told, nothing = paired_figures([[0.1, 0.2, 0.1] * 4, [None] * 12], seed=7)
-    assert (told.cases, told.change) == (12, "improved")
+    figures, nothing = paired_figures([[0.1, 0.2, 0.1] * 4, [None] * 12], seed=7)
+    assert (figures.cases, figures.change) == (12, "improved")
     assert (nothing.cases, nothing.mean, nothing.low, nothing.p) == (0, None, None, None)
 
 

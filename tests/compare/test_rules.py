@@ -85,8 +85,8 @@ def test_a_reason_is_spelt_finely_enough_to_exceed_what_is_tolerated() -> None:
 
 def test_a_reason_spells_its_change_as_the_headline_does_and_its_figures_rounded_down() -> None:
     found = compare_runs(RunSide(3, 3, 0.9, 1000), RunSide(1, 3, 0.7334, 1628.57))
-    told = [reason.text.partition(" (")[0] for reason in found.reasons]
-    assert told == [
+    reasons = [reason.text.partition(" (")[0] for reason in found.reasons]
+    assert reasons == [
         "pass rate fell by 66.7 pts, from 100.0% to 33.3%",
         "mean score fell by 16.7 pts, from 90.0% to 73.3%",
         "mean latency grew by 62.9%, from 1.0\u00a0s to 1.6\u00a0s",

@@ -203,8 +203,8 @@ tests:
     content = suite_files.read_suite(text.encode(), file="evals/s.yaml")
     with pytest.raises(UnknownJudgeError) as refused:
         import_suite(content, imported_by=None)
-    told = [(one.file, one.line, one.case, one.key) for one in refused.value.problems]
-    assert told == [
+    places = [(one.file, one.line, one.case, one.key) for one in refused.value.problems]
+    assert places == [
         ("evals/s.yaml", 2, "", "judge"),
         ("evals/s.yaml", 4, "", "evaluator a: model"),
         ("evals/s.yaml", 8, "", "evaluator b: model"),

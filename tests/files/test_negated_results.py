@@ -67,8 +67,8 @@ def test_a_finding_that_speaks_against_a_negated_evaluator_is_a_miss_everywhere(
         assert line["hits"] == [text for _, text in hits]
         assert line["misses"] == [text for _, text in misses]
         cases = ElementTree.fromstring("".join(write_junit(JUnitRun("r"), result_lines(run))))
-        told = cases.findall(f".//testcase[@name='{line['eval_id']}']/failure")
-        assert [(one.text or "").count("missed: ") for one in told] == ([2] if is_there else [])
+        failures = cases.findall(f".//testcase[@name='{line['eval_id']}']/failure")
+        assert [(one.text or "").count("missed: ") for one in failures] == ([2] if is_there else [])
 
 
 def test_results_that_went_out_and_came_back_are_the_same_lines_and_pages(run):

@@ -189,8 +189,8 @@ def test_other_settings_of_a_script_reach_it_whatever_they_are_called() -> None:
 
 def test_a_misspelt_setting_of_a_script_is_still_refused() -> None:
     written = "[{name: x, type: script, script: 'echo', timeout_sec: 3, protocl: env}]"
-    told = problems(OWN.format(evaluators=written))
-    assert any("did you mean protocol?" in problem for problem in told)
+    refusals = problems(OWN.format(evaluators=written))
+    assert any("did you mean protocol?" in problem for problem in refusals)
 
 
 NEWEST = """
@@ -365,5 +365,5 @@ def test_odd_values_for_all_cases_are_refused(odd: str) -> None:
 
 @pytest.mark.parametrize("odd", ["vars: x", "vars: [1]", "assert: {a: b}, input: q"])
 def test_odd_values_of_a_case_are_refused_with_their_line(odd: str) -> None:
-    told = problems(NEWEST + f"  - {{id: B, {odd}}}\ndefault_test: {{vars: {{a: b}}}}\n")
-    assert told[0].startswith("dataset.yaml, line 14, case B, tests[1]")
+    refusals = problems(NEWEST + f"  - {{id: B, {odd}}}\ndefault_test: {{vars: {{a: b}}}}\n")
+    assert refusals[0].startswith("dataset.yaml, line 14, case B, tests[1]")

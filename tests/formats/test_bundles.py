@@ -75,7 +75,7 @@ def test_hidden_files_and_caches_are_left_out_and_told() -> None:
     (bundle,) = read_uploads([("all.zip", buffer)])
 
     assert bundle.paths == ("suite.yaml",)
-    assert [str(told) for told in bundle.left_out] == [
+    assert [str(note) for note in bundle.left_out] == [
         "hidden files and caches are not read: .DS_Store, .git/, __MACOSX/, app/__pycache__/, "
         "app/node_modules/",
         "links that lead out of the folder are not followed: up.md",

@@ -80,8 +80,8 @@ def test_what_is_not_used_is_told_with_the_line_of_its_own_file() -> None:
         lines, file="c.jsonl", files={"c.yaml": b"name: c\n\nversion: 3\n"}
     )
 
-    told = [(w.file, w.line, w.case, w.key) for w in suite.warnings]
-    assert sorted(told) == [("c.jsonl", 2, "B", "owner"), ("c.yaml", 3, "", "version")]
+    places = [(w.file, w.line, w.case, w.key) for w in suite.warnings]
+    assert sorted(places) == [("c.jsonl", 2, "B", "owner"), ("c.yaml", 3, "", "version")]
     assert suite.cases[1].metadata == {"owner": {"team": "red"}}
 
 

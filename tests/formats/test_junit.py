@@ -70,16 +70,16 @@ def test_only_the_verdict_pass_passes():
     counts = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
     assert counts == ["5", "2", "1", "1"]
     assert [root.get(name) for name in ("tests", "failures", "errors", "skipped")] == counts
-    told = {case.get("name"): list(case) for case in suite.iter("testcase")}
-    assert told["a"] == []
-    assert [(one.tag, one.get("type"), one.get("message")) for one in told["b"]] == [
+    children = {case.get("name"): list(case) for case in suite.iter("testcase")}
+    assert children["a"] == []
+    assert [(one.tag, one.get("type"), one.get("message")) for one in children["b"]] == [
         ("failure", "borderline", "borderline: 0.7 < 0.8")
     ]
-    assert told["c"][0].get("message") == "fail: required: safety = 0"
-    assert [(one.tag, one.get("type"), one.get("message")) for one in told["d"]] == [
+    assert children["c"][0].get("message") == "fail: required: safety = 0"
+    assert [(one.tag, one.get("type"), one.get("message")) for one in children["d"]] == [
         ("error", "target", "Timed out: 60 s")
     ]
-    assert [(one.tag, one.get("message")) for one in told["e"]] == [("skipped", "cancelled")]
+    assert [(one.tag, one.get("message")) for one in children["e"]] == [("skipped", "cancelled")]
 
 
 def test_what_was_missed_and_answered_is_told():

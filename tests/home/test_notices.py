@@ -90,9 +90,9 @@ def test_the_page_of_a_run_tells_its_end_whoever_started_it(ann: User) -> None:
     live = reverse("runs:run-live", args=(run.suite.slug, 1)) + "?was=running"
     assert notices(client.get(page).text + client.get(live, headers=HTMX).text) == []
     end(run, SHORT)
-    told = "Support #1 ended. Failed: mean score 66.0%, needs 80%; pass rate 50.0%, needs 100%."
+    notice = "Support #1 ended. Failed: mean score 66.0%, needs 80%; pass rate 50.0%, needs 100%."
     ended = client.get(live, headers=HTMX).text
-    assert notices(ended) == [told]
+    assert notices(ended) == [notice]
     assert "<title>Run #1, failed · Evalsite</title>" in " ".join(ended.split())
     # Who opens the page later sees it there, and who wants no notices gets none.
     assert notices(client.get(page).text) == []

@@ -108,8 +108,8 @@ def test_the_table_says_of_every_execution_what_the_lines_say(viewer_client: Cli
     assert response["Content-Type"] == "text/csv; charset=utf-8"
     assert response["Content-Disposition"] == 'attachment; filename="support-1.csv"'
     rows = rows_of(response)
-    told = viewer_client.get("/suites/support/runs/1/results.jsonl").getvalue().decode()
-    for row, line in zip(rows, map(json.loads, told.splitlines()), strict=True):
+    content = viewer_client.get("/suites/support/runs/1/results.jsonl").getvalue().decode()
+    for row, line in zip(rows, map(json.loads, content.splitlines()), strict=True):
         assert row["case"] == line["eval_id"]
         for name in ("score", "verdict", "decided_by", "error", "run_cost_usd", "total_cost_usd"):
             is_number = name == "score" or name.endswith("usd")
@@ -143,8 +143,8 @@ def test_files_of_a_filtered_list_have_its_results_alone(viewer_client: Client) 
     table, with_texts, lines = answers
     assert [row["case"] for row in rows_of(table)] == ["C-002", "C-004"]
     assert [row["input"] for row in rows_of(with_texts)] == ["The tent arrived torn. What now?"] * 2
-    told = [json.loads(line)["eval_id"] for line in lines.getvalue().decode().splitlines()]
-    assert told == ["C-002", "C-004"]
+    keys = [json.loads(line)["eval_id"] for line in lines.getvalue().decode().splitlines()]
+    assert keys == ["C-002", "C-004"]
     assert 'filename="support-1-filtered.csv"' in table["Content-Disposition"]
     assert "CSV with texts" not in viewer_client.get(listed).content.decode()
 

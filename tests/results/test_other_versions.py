@@ -49,7 +49,7 @@ def test_lists_and_the_choice_of_runs_to_compare_go_on(viewer_client: Client, ol
         assert viewer_client.get(path).status_code == 200
     compared = viewer_client.get(f"/compare/?{SIDES}")
     assert "The snapshot is of version 99" in html.unescape(compared.content.decode())
-    told = viewer_client.get(
+    response = viewer_client.get(
         "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:2"
     )
-    assert (told.status_code, told["Content-Type"]) == (409, "application/problem+json")
+    assert (response.status_code, response["Content-Type"]) == (409, "application/problem+json")

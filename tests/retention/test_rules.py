@@ -156,15 +156,15 @@ def test_no_text_of_a_result_outlives_its_details(admin_client: Client) -> None:
     assert "Hudson" not in whole_rows(run)
     run.refresh_from_db()
     assert run.status_reason == f"{ALL_ALIKE} Bad reply: removed with the details of the run"
-    told = dict(run.results.values_list("case__key", "error"))
-    assert told["error"] == "Bad reply: removed with the details of the run"
-    assert told["unscored"] == "Removed with the details of the run"
+    errors = dict(run.results.values_list("case__key", "error"))
+    assert errors["error"] == "Bad reply: removed with the details of the run"
+    assert errors["unscored"] == "Removed with the details of the run"
     kept = Decision.from_json(run.results.order_by("position")[0].output.decision)
     assert (kept.score, kept.decided_by) == (0.9, "0.90 ≥ 0.80")
     assert [step.text for step in kept.trace] == ["Final score: 0.90"]
     assert [(outcome.text, outcome.passed) for outcome in kept.outcomes] == [("Says when", True)]
     address = f"/suites/{run.suite.slug}/runs/1/"
-    for place in ("", "results/", *(f"{key}/1/" for key in told)):
+    for place in ("", "results/", *(f"{key}/1/" for key in errors)):
         assert admin_client.get(address + place).status_code == 200
 
 

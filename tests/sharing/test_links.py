@@ -38,10 +38,10 @@ def test_what_looks_private_is_listed_with_its_place_and_shared_only_when_it_was
     quiet = editor_client.get(address, fields | {"detail_level": "figures"})
     assert "No keys and no email addresses" in text_of(quiet)
     page = editor_client.get(address, fields | {"detail_level": "outputs"}).content.decode()
-    told = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-    assert "2 strings look private" in told
-    assert "Key-like string sk-p… (28 characters) in case KEY-mark, answer 1, output" in told
-    assert "Email address j…@example.com in case KEY-mark, answer 1, output" in told
+    text = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+    assert "2 strings look private" in text
+    assert "Key-like string sk-p… (28 characters) in case KEY-mark, answer 1, output" in text
+    assert "Email address j…@example.com in case KEY-mark, answer 1, output" in text
     refused = editor_client.post(address, sent(page, fields, detail_level="outputs"))
     assert refused.status_code == 422
     assert "tick that they may be shared" in text_of(refused)

@@ -158,8 +158,10 @@ def test_a_profile_that_the_file_names_goes_before_the_chosen_one(
     own, other = (suite.content for suite in found.suites)
     assert own.policy == get_profile("tasks").policy
     assert other.policy == (get_profile(chosen).policy if chosen else PolicySpec())
-    told = "a.yaml, line 2, profile: the file starts from tasks, which overrides the chosen metrics"
-    assert [str(one).partition(";")[0] for one in found.warnings] == ([told] if warned else [])
+    warning = (
+        "a.yaml, line 2, profile: the file starts from tasks, which overrides the chosen metrics"
+    )
+    assert [str(one).partition(";")[0] for one in found.warnings] == ([warning] if warned else [])
 
 
 def test_an_unknown_choice_is_refused_with_those_there_are() -> None:

@@ -94,15 +94,15 @@ def usual(tree: Any) -> dict[str, Any]:
 def test_what_became_of_each_evaluator(operation: Any, expected: Any) -> None:
     before = usual(shop())
     found = compare(before, change(before, operation)).evaluators
-    told = [
+    differences = [
         (one.what, one.path, one.old_path, {c.name: (c.old, c.new) for c in one.changes})
         for one in found
     ]
     if isinstance(operation, Shift):
         # One of two that changed places was moved; either tells it.
-        assert [one[0] for one in told] == ["moved"]
+        assert [one[0] for one in differences] == ["moved"]
     else:
-        assert told == expected
+        assert differences == expected
 
 
 @given(st.lists(st.sampled_from([operation for operation, _ in OPERATIONS]), max_size=4))

@@ -571,9 +571,9 @@ def test_of_two_who_save_from_open_pages_the_second_decides_and_overwrites_nothi
     keep(bob, **{f"{ids['length']}.weight": "5"}, do="save")
     answer = client.post(KEEP, mine)
     assert answer["Location"] == "/suites/support/draft/conflict/"
-    told = text_of(client.get(answer["Location"]))
+    page = text_of(client.get(answer["Location"]))
     for words in ("weight", "only theirs", "pass threshold", "only yours"):
-        assert words in told
+        assert words in page
     suite.refresh_from_db()
     assert (suite.version, suite.policy.pass_threshold) == (2, 0.8)
 

@@ -280,11 +280,11 @@ def test_two_people_editing_decide_value_by_value(suite: Suite, client: Client) 
     assert second.url == CONFLICT
     page = client.get(CONFLICT)
     assert page.status_code == 409
-    told = text_of(page)
+    shown = text_of(page)
     for words in ("bob saved v2", "“stricter”", "Nothing was overwritten", "1 value to decide"):
-        assert words in told
-    assert re.search(r"pass threshold.*?0\.8.*?0\.9.*?only theirs", told)
-    assert re.search(r"fallback threshold.*?0\.75.*?0\.5.*?only yours", told)
+        assert words in shown
+    assert re.search(r"pass threshold.*?0\.8.*?0\.9.*?only theirs", shown)
+    assert re.search(r"fallback threshold.*?0\.75.*?0\.5.*?only yours", shown)
     sent = values_of(client, CONFLICT)
     undecided = client.post(CONFLICT, sent)
     assert undecided.status_code == 422

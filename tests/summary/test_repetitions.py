@@ -93,8 +93,8 @@ def test_a_case_says_by_which_rule_it_came_to_its_verdict(
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_the_words_never_contradict_the_verdict(scores: list[float]) -> None:
     found = case_decision([scored(score) for score in scores], POLICY)
-    told = float(found.text.split("mean ")[1].split()[0])
-    assert POLICY.verdict_for(told) is found.verdict
+    mean = float(found.text.split("mean ")[1].split()[0])
+    assert POLICY.verdict_for(mean) is found.verdict
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_a_run_counts_all_k_any_of_k_and_flaky_each_over_the_cases_that_can_tell
     ],
 )
 def test_latencies_are_told_by_nearest_ranks(latencies: Any, found: tuple[Any, ...]) -> None:
-    told = measure_latencies([scored(0.9, latency_ms=ms) for ms in latencies])
-    assert (told.timed, told.latency_p50_ms, told.latency_p95_ms) == found
+    measured = measure_latencies([scored(0.9, latency_ms=ms) for ms in latencies])
+    assert (measured.timed, measured.latency_p50_ms, measured.latency_p95_ms) == found
 
 
 def dimension(key: str, **sides: float | None) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def test_a_later_turn_brings_what_a_tool_returned():
 
 def test_turns_that_tell_nothing_of_tools_are_no_trace_and_none_called_is_an_empty_one():
     assert read_conversation([{"role": "assistant", "content": "Hi"}]).steps is None
-    told = [{"role": "assistant", "content": "Hi", "tool_calls": []}]
-    assert read_conversation(told).steps == ()
+    turns = [{"role": "assistant", "content": "Hi", "tool_calls": []}]
+    assert read_conversation(turns).steps == ()
 
 
 def test_content_that_is_json_becomes_text():
