@@ -443,12 +443,12 @@ def marked(text: str, marks: Marker | str | None) -> SafeString:
 def turns(
     messages: Sequence[Mapping[str, Any]],
     agent: str = "",
-    marker: str = "",
     marks: Marker | None = None,
+    is_titled: bool = False,
 ) -> dict[str, Any]:
     """Draw the first turns of a conversation; the agent's are Markdown, with the raw text one click away.
 
-    `marks` marks words in them.
+    `marks` marks words in them. A single turn `is_titled` by the heading above it.
     """
     rows = [
         {
@@ -459,7 +459,8 @@ def turns(
         }
         for message in messages[:MAX_TURNS]
     ]
-    return {"rows": rows, "marker": marker, "marks": marks, "total": len(messages)}
+    has_speakers = not is_titled or len(messages) > 1
+    return {"rows": rows, "marks": marks, "total": len(messages), "has_speakers": has_speakers}
 
 
 def _speaker(role: str, agent: str) -> str:
