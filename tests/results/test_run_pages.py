@@ -187,6 +187,9 @@ def test_errors_alike_stand_together_with_one_retry(editor_client: Client) -> No
     assert replies not in page
     run.results.filter(status="error").update(error_stage="parse")
     assert f'href="{replies}"' in text(editor_client, at(run)), "where a reply could not be read"
+    judged_again = {"run": 1, "results": 3, "left_out": []}
+    Run.objects.filter(pk=run.pk).update(snapshot={**run.snapshot, "judged_again": judged_again})
+    assert "Rescore these 2" in text(editor_client, at(run)), "its target is never asked"
 
 
 def test_retrying_errors_alike_opens_the_run_again(editor_client: Client) -> None:
