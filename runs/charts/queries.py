@@ -126,7 +126,7 @@ def missing_runs(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
     if active := sum(totals.get(status, 0) for status in ACTIVE_RUN_STATUSES):
         notes.append(f"{counted(active, 'run')} {'is' if active == 1 else 'are'} still running")
     if rescored := sum(total for again, _, total in rows if again):
-        notes.append(f"{counted(rescored, 'run')} only rescored stored answers")
+        notes.append(f"{counted(rescored, 'run')} only rescored stored outputs")
     return notes
 
 

@@ -105,7 +105,7 @@ class SuiteRow:
 def suite_rows() -> Sequence[SuiteRow]:
     """Return every suite that is not archived.
 
-    Runs that scored stored answers again show nothing new about a target, so they do not count here.
+    Runs that scored stored outputs again show nothing new about a target, so they do not count here.
     """
     current = Count("cases", filter=Q(cases__is_current=True))
     suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)

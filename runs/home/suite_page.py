@@ -152,7 +152,7 @@ def _earlier(suite: Suite) -> Sequence[RecentVersionRow]:
 def _health(suite: Suite) -> Sequence[TargetHealth]:
     """Return how every target did in its newest completed run, the one that ran last first; two queries.
 
-    Runs that scored stored answers again show nothing new about a target, so they do not count here.
+    Runs that scored stored outputs again show nothing new about a target, so they do not count here.
     """
     ended = suite.runs.filter(status=RunStatus.COMPLETED, source_run=None).order_by("-number")
     by_target: dict[str, list[Run]] = defaultdict(list)

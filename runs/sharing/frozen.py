@@ -428,7 +428,7 @@ def _measures(page: ResultPage) -> list[dict[str, Any]]:
             "name": "Total cost",
             "value": money(spent.total_usd),
             "notes": [
-                "Run {} + evaluation {}".format(
+                "Target {} + judge {}".format(
                     *money_parts(result.run_cost_usd, result.evaluation_cost_usd)
                 )
             ],

@@ -118,7 +118,7 @@ def test_its_page_and_the_list_of_runs_name_its_source(client):
     assert [file["scored_again_from"] for file in files] == [1, None]
     rows = client.get(reverse("runs:run-list")).content.decode()
     assert f'rescored from <a href="{address}">#1</a>' in rows
-    assert missing_runs(run.suite, ChartsQuery(), 1) == ["1 run only rescored stored answers"]
+    assert missing_runs(run.suite, ChartsQuery(), 1) == ["1 run only rescored stored outputs"]
 
 
 def test_evaluators_that_moved_keep_their_scores_under_their_new_names():
