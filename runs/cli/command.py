@@ -79,8 +79,12 @@ class SiteCommand(BaseCommand):
     requires_migrations_checks = True
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
-        """Show exit codes and examples after the options."""
-        options |= {"epilog": self.epilog, "formatter_class": HelpFormatter}
+        """Show exit codes and examples after the options; a command's own --version is that of a suite, not Django's."""
+        options |= {
+            "epilog": self.epilog,
+            "formatter_class": HelpFormatter,
+            "conflict_handler": "resolve",
+        }
         return super().create_parser(prog_name, subcommand, **options)
 
     def run_from_argv(self, argv: list[str]) -> None:

@@ -105,10 +105,6 @@ without a running site; the run appears on the site's pages like any other."""
     action = "The run"
     creates_site = True
 
-    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
-        """Let --version mean the version of the suite, not of Django."""
-        return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **options)
-
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options of the start form, and the files to write."""
         parser.add_argument("suite", metavar="SUITE", help="Short name of a suite, or a path.")

@@ -46,10 +46,6 @@ class Command(SiteCommand):
     epilog = EPILOG
     action = "The export"
 
-    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
-        """Let --version mean the version of the suite, not of Django."""
-        return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **options)
-
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the suite, its version and the path."""
         add_export_options(parser)
