@@ -100,7 +100,7 @@ def test_only_the_changed_evaluator_is_judged_and_everything_else_is_kept_rows(
     change_suite(source.suite, tree=tree(JUDGED, STRICTER, CHECK))
     requests = len(model_server.requests)
     plan = plan_judging(source, JudgingRequest(), None)
-    assert [(one.path, one.kept, one.calls, one.reasons) for one in plan.evaluators] == [
+    assert [(row.path, row.kept, row.calls, row.reasons) for row in plan.evaluators] == [
         ("right", 4, 0, ""),
         ("tone", 0, 4, "4 judged: its settings changed"),
         ("mentions_refund", 4, 0, ""),
@@ -143,7 +143,7 @@ def test_another_judge_or_model_settings_judge_everything_it_judges(
     assert not plan_judging(source, JudgingRequest(), None).calls
     other = make_model(slug="other", base_url=model_server.base_url, **PRICES)
     plan = plan_judging(source, JudgingRequest(judge=other), None)
-    assert {one.path: one.reasons for one in plan.evaluators} == {
+    assert {row.path: row.reasons for row in plan.evaluators} == {
         "right": "2 judged: another judge",
         "tone": "2 judged: another judge",
         "mentions_refund": "",
