@@ -383,11 +383,11 @@ class WholeRequests:
 
 
 def _take_wait(head: Head) -> tuple[float, Head]:
-    """Return for how many seconds a client waits for another answer, and the head without saying so."""
+    """Return for how many seconds a client waits for another answer, and the head without the header for it."""
     status, headers = head
-    said = [value for name, value in headers if name == waiting.HEADER]
+    waits = [value for name, value in headers if name == waiting.HEADER]
     rest = [(name, value) for name, value in headers if name != waiting.HEADER]
-    return float(said[0]) if said else 0.0, (status, rest)
+    return float(waits[0]) if waits else 0.0, (status, rest)
 
 
 def wsgi_environ(scope: Message) -> Environ:

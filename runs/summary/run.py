@@ -358,7 +358,7 @@ def summarise(
     """
     rows = list(executions)
     known: dict[Facts, CaseSummary] = {}
-    cases = [_like_summary(group, policy, known) for group in _by_case(rows).values()]
+    cases = [_summarise_verdicts(group, policy, known) for group in _by_case(rows).values()]
     # A run that is not completed is judged over what has ended.
     marks = [(case.passed, case.executions if is_completed else case.ended) for case in cases]
     means = compute_means(rows)
@@ -380,10 +380,13 @@ def summarise(
     )
 
 
-def _like_summary(
+def _summarise_verdicts(
     group: list[ExecutionRecord], policy: PolicySpec, known: dict[Facts, CaseSummary]
 ) -> CaseSummary:
-    """Return a summary with the verdicts and scores of this case; its key, costs and times may be another's."""
+    """Return the verdicts and scores of a case; `known` keeps one summary for all cases with the same facts.
+
+    So its key, costs and times are not those of this case.
+    """
     facts = _facts(group)
     if (summary := known.get(facts)) is None:
         summary = known[facts] = summarise_case("", group, policy, has_words=False)
