@@ -181,13 +181,13 @@ def parts_picture(suite: Suite) -> Picture:
 def _part_means(run: Run) -> Iterator[tuple[Part, str, int, float, int]]:
     """Yield path and key, name, scale, mean and count of the metrics and dimensions in a run's summary."""
     summary = run.summary or {}
-    for one in summary.get("metrics", ()):
-        yield (one["path"], one["key"]), one["name"], METRIC_SCALE, one["mean"], one["judged"]
-    for one in summary.get("dimensions", ()):
-        final = one["final"]
+    for part in summary.get("metrics", ()):
+        yield (part["path"], part["key"]), part["name"], METRIC_SCALE, part["mean"], part["judged"]
+    for part in summary.get("dimensions", ()):
+        final = part["final"]
         if final["mean"] is not None:
-            key = one["path"], one["key"]
-            yield key, one["name"], DIMENSION_SCALE, final["mean"], final["counted"]
+            key = part["path"], part["key"]
+            yield key, part["name"], DIMENSION_SCALE, final["mean"], final["counted"]
 
 
 def _part_intervals(runs: Sequence[Run]) -> Mapping[int, Mapping[Part, tuple[float, float]]]:
@@ -206,8 +206,8 @@ def _part_intervals(runs: Sequence[Run]) -> Mapping[int, Mapping[Part, tuple[flo
     columns = ("result__run", "path", "result__case", "details__metrics", "details__dimensions")
     sums: dict[tuple[int, Part], dict[int, tuple[float, int]]] = defaultdict(dict)
     for run, path, case, metrics, dimensions in judged.order_by().values_list(*columns):
-        scores = [(one["key"], one["score"]) for one in metrics or ()]
-        scores += [(one["key"], one.get("final")) for one in dimensions or ()]
+        scores = [(part["key"], part["score"]) for part in metrics or ()]
+        scores += [(part["key"], part.get("final")) for part in dimensions or ()]
         for key, score in scores:
             if score is not None:
                 by_case = sums[run, (path, key)]

@@ -116,7 +116,7 @@ class CaseSideBySide:
         def branch(path: str) -> list[NodeChangeDoc]:
             found = [node for node in below[path] if self._sizes[node.evaluator]]
             found.sort(key=lambda node: -self._sizes[node.evaluator])
-            return [one for node in found for one in (node, *branch(node.evaluator))]
+            return [row for node in found for row in (node, *branch(node.evaluator))]
 
         return branch("")
 

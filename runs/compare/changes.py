@@ -357,12 +357,12 @@ def listed_around(
         return None
 
     def first(changes: Sequence[CaseChange], *, worse: bool) -> CaseChange | None:
-        shown = (one for one in changes if not worse or KINDS[one.status][0] == SHOW_REGRESSED)
+        shown = (row for row in changes if not worse or KINDS[row.status][0] == SHOW_REGRESSED)
         return next(shown, None)
 
     before, after = cases[:place][::-1], cases[place + 1 :]
     beside = [first(side, worse=worse) for side in (before, after) for worse in (False, True)]
-    shown = {} if is_blind else _most_changed(comparison, [one.case for one in beside if one])
+    shown = {} if is_blind else _most_changed(comparison, [row.case for row in beside if row])
 
     def neighbour(changes: Sequence[CaseChange], *, worse: bool = False) -> Neighbour | None:
         found = first(changes, worse=worse)

@@ -186,8 +186,8 @@ def judging_text(comparison: Comparison) -> str:
 
 def _names(comparison: Comparison, *, spoils: bool) -> str:
     """Name the differences that can change verdicts, or those that cannot: `cases, policy and judge`."""
-    differences = (one for one in comparison.differences if one.spoils is spoils)
-    return join_names(list(dict.fromkeys(one.what for one in differences)))
+    names = (row.what for row in comparison.differences if row.spoils is spoils)
+    return join_names(list(dict.fromkeys(names)))
 
 
 def join_names(names: Sequence[str]) -> str:

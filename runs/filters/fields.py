@@ -181,11 +181,11 @@ LAST_VERDICTS = ("pass", "borderline", "fail", "error", NOTHING)
 # What can be asked about a case that is not part of a run.
 CASE_FIELDS = (
     Field("verdict", ValueKind.CHOICE, "verdict in the latest completed run", key="state", choices=LAST_VERDICTS),
-    *(one for one in BUILT_IN if one.key in ("tags", "key", "title", "input", "expected")),
+    *(field for field in BUILT_IN if field.key in ("tags", "key", "title", "input", "expected")),
 )  # fmt: skip
 
 
-BY_NAME: Mapping[str, Field] = {one.name: one for one in BUILT_IN}
+BY_NAME: Mapping[str, Field] = {field.name: field for field in BUILT_IN}
 
 
 def find_field(name: str) -> Field | None:
@@ -251,27 +251,27 @@ class Vocabulary:
         source, _, rest = plain.partition(".")
         own: Iterable[Field] = self.own_fields
         if rest and source in [*Source]:
-            own, plain = [one for one in own if one.source == source], rest
+            own, plain = [field for field in own if field.source == source], rest
         return self._own_field(name, plain, tuple(own))
 
     def _own_field(self, name: str, plain: str, own: Sequence[Field]) -> Field | str:
-        exact = [one for one in own if _plain(one.key) == plain]
+        exact = [field for field in own if _plain(field.key) == plain]
         if exact:
             return exact[0]
-        named = [one for one in own if _plain(one.key.rpartition("/")[2]) == plain]
+        named = [field for field in own if _plain(field.key.rpartition("/")[2]) == plain]
         # A score that another tool pushes must not change what a filter means.
-        last = [one for one in named if one.source != Source.EXTERNAL] or named
+        last = [field for field in named if field.source != Source.EXTERNAL] or named
         if len(last) > 1:
-            paths = " or ".join(one.key for one in last)
+            paths = " or ".join(field.key for field in last)
             what = "external scores" if last[0].source == Source.EXTERNAL else "evaluators"
             return f"{len(last)} {what} are named “{name}”. Write {paths}."
         if last:
             return last[0]
-        known = {_plain(one.name): one.name for one in (*self.fields, *own)}
-        known |= {_plain(one.key.rpartition("/")[2]): one.name for one in own}
+        known = {_plain(field.name): field.name for field in (*self.fields, *own)}
+        known |= {_plain(field.key.rpartition("/")[2]): field.name for field in own}
         near: list[str] = []
         if len(plain) <= MAX_GUESSED_LENGTH:
-            guesses = [one for one in known if len(one) <= MAX_GUESSED_LENGTH]
+            guesses = [guess for guess in known if len(guess) <= MAX_GUESSED_LENGTH]
             near = difflib.get_close_matches(plain, guesses, n=1, cutoff=0.6)
         meant = f" Did you mean {known[near[0]]}?" if near else ""
         if self.hint:
@@ -281,7 +281,7 @@ class Vocabulary:
 
 CASE_VOCABULARY = Vocabulary(
     fields=CASE_FIELDS,
-    hint=f"Of a case ask for {', '.join(one.name for one in CASE_FIELDS)} or meta.…; "
+    hint=f"Of a case ask for {', '.join(field.name for field in CASE_FIELDS)} or meta.…; "
     "filter a run by scores, costs and answers.",
 )
 

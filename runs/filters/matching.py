@@ -558,10 +558,12 @@ def _compare(test: Test, lookup: Callable[[str, Any], Q] = _of_value) -> Q:
     wanted = [value for value in test.values if value is not None]
     if test.operator in LOOKUPS:
         return lookup(LOOKUPS[test.operator], wanted[0])
-    equal = [lookup("gte", one - TOLERANCE) & lookup("lte", one + TOLERANCE) for one in wanted]
+    equal = [
+        lookup("gte", figure - TOLERANCE) & lookup("lte", figure + TOLERANCE) for figure in wanted
+    ]
     if test.operator == Operator.EQUAL:
         return _any(equal)
-    return reduce(operator.and_, (~one for one in equal), Q())
+    return reduce(operator.and_, (~is_equal for is_equal in equal), Q())
 
 
 def _holds(test: ChangeTest, change: float) -> bool:
@@ -614,4 +616,4 @@ def _texts(value: Any) -> Sequence[str]:
     if value is None:
         return ()
     values = value if isinstance(value, list) else [value]
-    return [one if isinstance(one, str) else json.dumps(one) for one in values]
+    return [entry if isinstance(entry, str) else json.dumps(entry) for entry in values]

@@ -32,7 +32,10 @@ def suggestions_response(request: HttpRequest, vocabulary: Vocabulary) -> JsonRe
     text = request.GET.get("q", "")[:MAX_LENGTH]
     caret = read_integer(request.GET.get("caret", ""), maximum=MAX_LENGTH)
     found = suggest(text, len(text) if caret is None else caret, vocabulary)
-    offers = [{"text": one.text, "help": one.help, "start": one.start} for one in found]
+    offers = [
+        {"text": suggestion.text, "help": suggestion.help, "start": suggestion.start}
+        for suggestion in found
+    ]
     return JsonResponse({"suggestions": offers})
 
 

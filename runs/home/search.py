@@ -263,7 +263,7 @@ def search_vocabulary(suite: Suite | None) -> Vocabulary:
     latest = completed.values("suite").annotate(latest=Max("pk")).values("latest")
     runs = list(Run.objects.filter(pk__in=latest).only("summary"))
     own = Case.objects.filter(suite__in=suites, is_current=True, evaluators__isnull=False)
-    trees = [one.spec.evaluators for one in suites]
+    trees = [row.spec.evaluators for row in suites]
     trees += map(EvaluatorSpec.model_validate, own.values_list("evaluators", flat=True))
     return Vocabulary(
         evaluators=tree_paths(trees),

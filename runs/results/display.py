@@ -220,9 +220,9 @@ def plain_texts(value: Any) -> Sequence[str]:
     if not _is_plain(value):
         return ()
     values = value if isinstance(value, list) else [value]
-    return [one if isinstance(one, str) else json.dumps(one) for one in values]
+    return [entry if isinstance(entry, str) else json.dumps(entry) for entry in values]
 
 
 def _is_plain(value: Any) -> bool:
     values = value if isinstance(value, list) else [value]
-    return not any(isinstance(one, (dict, list)) or one is None for one in values)
+    return not any(isinstance(entry, (dict, list)) or entry is None for entry in values)

@@ -1,4 +1,4 @@
-"""What other tools said of results, for pages, files and the API."""
+"""The scores that other tools gave results, for pages, files and the API."""
 
 from __future__ import annotations
 

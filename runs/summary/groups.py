@@ -175,7 +175,7 @@ def sorted_groups(
 ) -> Sequence[GroupFigures]:
     """Return groups by a figure, those without it last. Equal ones begin with the worst: see `_worst_first`."""
     found = [(figure(group), group) for group in sorted(groups, key=_worst_first)]
-    known = [one for one in found if one[0] is not None]
+    known = [pair for pair in found if pair[0] is not None]
     known.sort(key=itemgetter(0), reverse=is_descending)
     rest = (group for value, group in found if value is None)
     return [*(group for _, group in known), *rest]
