@@ -64,6 +64,9 @@ def mark_reviews_stale(result_ids: Sequence[int]) -> None:
 CHUNK = 1000
 # An output that was removed cannot be scored again.
 HAS_OUTPUT = Q(output__isnull=False, output__removed_at=None)
+OUTPUTS_GONE = (
+    "judges stored outputs, and some of these results have none any more. Start a new run instead."
+)
 EMPTIED: dict[str, Any] = {
     "status": ResultStatus.PENDING,
     "attempt": 0,
@@ -163,6 +166,8 @@ def requeue_results(run: Run, result_ids: Sequence[int], retry: Retry | None = N
         some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
         _refresh_cases(run, some)
         if retry is None:
+            # Outputs may have been removed since the request.
+            some.filter(keeps_output=True).exclude(HAS_OUTPUT).update(keeps_output=False)
             continue
         some.update(keeps_output=False, retry_paths=retry.paths)
         if retry.keeps_output:
@@ -325,8 +330,8 @@ def resume_run(
 
     The errors of a broken target are retried. `budget_usd` is a new cap. Workers continue a run that a
     command line started, or else the process with the name `owner_id` alone. Raises CannotResumeError
-    when the run is not over or nothing is left, BudgetSpentError when the budget is spent,
-    ScriptsRefusedError when it runs scripts that are not allowed.
+    when the run is not over, nothing is left, or outputs that it judges again are gone, BudgetSpentError
+    when the budget is spent, ScriptsRefusedError when it runs scripts that are not allowed.
     """
     with transaction.atomic():
         held = Run.objects.hold(run.pk)
@@ -338,6 +343,8 @@ def resume_run(
         count = len(left) + len(broken)
         if not count:
             raise CannotResumeError(f"Run {run} has no results left to execute.")
+        if run.is_judged_again and lacks_output(left, broken):
+            raise CannotResumeError(f"Run {run} {OUTPUTS_GONE}")
         check_run_scripts(run, resumed_by)
         check_budget(run, held, budget_usd)
         requeue_results(held, left)
@@ -468,9 +475,10 @@ def retry_results(
 
     `which` is errored, failed or all_missing; `result_ids` name results instead, and open ones are
     skipped. With `keep_output` only scoring is repeated where there is an output, with `paths` only by
-    those evaluators; a run that judges stored outputs again always keeps them. `seen_retry` is the last retry that the caller knew of: results of later retries
-    are skipped too, so that pressing twice retries once. `budget_usd` is a new cap. Earlier outcomes
-    are kept as attempts, and the frozen snapshot decides again.
+    those evaluators; a run that judges stored outputs again always keeps them. `seen_retry` is the last
+    retry that the caller knew of: results of later retries are skipped too, so that pressing twice
+    retries once. `budget_usd` is a new cap. Earlier outcomes are kept as attempts, and the frozen
+    snapshot decides again.
 
     Raises NothingToRetryError, ResultNotInRunError, EvaluatorNotInRunError, BudgetSpentError,
     ScriptsRefusedError for scripts that are not allowed, ImportedRunError for an imported run, and
@@ -499,10 +507,7 @@ def retry_results(
             raise NothingToRetryError(f"Run {run} has nothing to rerun: {why_none}.")
         asks_target = not request.keep_output or lacks_output(finished, cancelled)
         if asks_target and run.is_judged_again:
-            raise NothingToRetryError(
-                f"Run {run} judges stored outputs, and some of these results have none any more. "
-                "Start a new run instead."
-            )
+            raise NothingToRetryError(f"Run {run} {OUTPUTS_GONE}")
         check_run_scripts(run, asked_by, asks_target=asks_target)
         check_budget(run, held, budget_usd)
         retry = start_retry(held, finished, request)

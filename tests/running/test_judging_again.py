@@ -16,13 +16,13 @@ from runs.execution.reaper import reap
 from runs.execution.run_worker import ActiveRuns, work_on_run
 from runs.filters.queries import ResultsQuery
 from runs.models.database import database_now
-from runs.models.results import EvaluatorScore, Result
+from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, SuiteVersion
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
 from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest, plan_judging
-from runs.running.retrying import resume_run, retry_results
+from runs.running.retrying import CannotResumeError, resume_run, retry_results
 from runs.running.services import start_run
 from runs.suites.drafts import get_draft
 from tests.services.processes import wait_until
@@ -261,6 +261,11 @@ def test_a_budget_counts_only_judging_and_a_run_that_ends_early_goes_on_without_
     change_suite(source.suite, tree=tree(JUDGED, STRICTER, CHECK))
     run = judge(source, budget_usd=Decimal("0.25"), concurrency=1)
     assert (run.status, run.done_count, run.evaluation_cost_usd) == ("budget_reached", 1, CALL_USD)
+    removed = ResultOutput.objects.filter(result=run.results.get(case__key="C-2"))
+    removed.update(removed_at=database_now())
+    with pytest.raises(CannotResumeError, match="have none any more"):
+        resume_run(run, resumed_by=None, budget_usd=Decimal(1))
+    removed.update(removed_at=None)
     resume_run(run, resumed_by=None, budget_usd=Decimal(1))
     work_on_run(run.pk)
     run.refresh_from_db()

@@ -14,9 +14,9 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.execution.claims import begin_run
 from runs.execution.run_worker import work_on_run
-from runs.models.results import Attempt, Result, Retry
+from runs.models.results import Attempt, Result, ResultOutput, Retry
 from runs.models.runs import Run
-from runs.running.retrying import BudgetSpentError, resume_run, retry_results
+from runs.running.retrying import BudgetSpentError, resume_run, retry_results, stop_run
 from tests.support.factories import again, make_scored_run, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,6 +64,23 @@ def test_a_retry_in_a_stopped_run_leaves_the_rest_to_be_resumed(start_recorded: 
     assert resume_run(run, resumed_by=None) == 2
     work_on_run(run.pk)
     assert (again(run).status, again(run).done_count) == ("completed", 3)
+
+
+def test_an_output_removed_since_a_rescore_was_stopped_is_asked_for_again(
+    start_recorded: StartRun,
+) -> None:
+    run = start_recorded("a refund")
+    work_on_run(run.pk)
+    retry_results(run, asked_by=None, result_ids=[run.results.get().pk], keep_output=True)
+    stop_run(run, stopped_by=None)
+    ResultOutput.objects.update(text="", removed_at=timezone.now())
+
+    assert resume_run(run, resumed_by=None) == 1
+    work_on_run(run.pk)
+
+    result = run.results.get()
+    assert (result.output.text, result.output.removed_at) == ("a refund", None)
+    assert (result.verdict, again(run).status) == ("pass", "completed")
 
 
 def test_what_a_broken_target_gave_is_tried_again(start_recorded: StartRun) -> None:
