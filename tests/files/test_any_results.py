@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
-from runs.files.importing_results import common_tree, decide_result
+from runs.files.result_decisions import common_tree, decide_result
 from runs.formats.results_reading import read_results
 from runs.models.stored import score_rows
 from runs.specs.problems import UnreadableFileError
