@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import islice
+from itertools import count, islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -375,7 +375,8 @@ def import_results(
         held = Suite.objects.select_for_update(no_key=True).get(pk=existing.pk)
         check_cases(held, read.results, file)
         runs = []
-        for name, results in _by_target(read.results, target_name or PurePosixPath(file).stem):
+        default = target_name or PurePosixPath(file).stem
+        for name, results in _by_target(read.results, default).items():
             runs.append(_import_run(held, name, results, origin=origin, by=imported_by))
     notes = [str(note) for note in read.notes]
     if is_new:
@@ -386,12 +387,11 @@ def import_results(
     return ImportedResults(held, tuple(runs), tuple(notes))
 
 
-def _by_target(
-    results: Sequence[ReadResult], default: str
-) -> Iterator[tuple[str, list[ReadResult]]]:
-    names = dict.fromkeys(entry.result.target or default for entry in results)
-    for name in names:
-        yield name, [entry for entry in results if (entry.result.target or default) == name]
+def _by_target(results: Sequence[ReadResult], default: str) -> Mapping[str, Sequence[ReadResult]]:
+    by_target: dict[str, list[ReadResult]] = {}
+    for entry in results:
+        by_target.setdefault(entry.result.target or default, []).append(entry)
+    return by_target
 
 
 def _import_run(
@@ -457,14 +457,15 @@ def _trees(
 
 def _numbered(results: Sequence[ReadResult]) -> list[tuple[ReadResult, int]]:
     """Return the results with their repetitions: those of the file, else counted per case."""
-    taken: dict[str, set[int]] = {}
+    taken: dict[str, set[int]] = defaultdict(set)
+    # All below the counted one are taken, so that many results of one case are counted once.
+    counted: dict[str, int] = defaultdict(int)
     numbered = []
     for entry in results:
-        used = taken.setdefault(entry.result.eval_id, set())
-        number = entry.result.repetition
-        if number < 1 or number in used:
-            number = next(n for n in range(1, len(used) + 2) if n not in used)
-        used.add(number)
+        key, number = entry.result.eval_id, entry.result.repetition
+        if number < 1 or number in taken[key]:
+            number = counted[key] = next(n for n in count(counted[key] + 1) if n not in taken[key])
+        taken[key].add(number)
         numbered.append((entry, number))
     return numbered
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
+from itertools import count
 from typing import Any
 
 from evaluators.kinds import kind_for_spelling, shortest_spelling
@@ -374,9 +375,16 @@ def _listed(
         given = [{"name": name, "score": score} for name, score in given.items()]
     items = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
     taken: dict[str, EvaluatorLine] = {}
+    # The last number behind each name, so that many of one name take no longer than others.
+    last: dict[str, int] = {}
     for item in items:
         evaluator = _evaluator(ResultFields(item, place), place, names, depth=depth)
-        name = _free(evaluator.name, taken)
+        name = evaluator.name
+        if name in taken:
+            start = name[: MAX_NAME_LENGTH - 6]
+            numbers = count(last.get(start, 1) + 1)
+            last[start] = next(number for number in numbers if f"{start} {number}" not in taken)
+            name = f"{start} {last[start]}"
         taken[name] = replace(evaluator, name=name)
     return tuple(taken.values())
 
@@ -465,13 +473,6 @@ def _name(text: str) -> str:
     if text == OUTCOMES_PATH:
         return text
     return text.replace("/", "-").lstrip("@").strip()[:MAX_NAME_LENGTH] or "evaluator"
-
-
-def _free(name: str, taken: Mapping[str, Any]) -> str:
-    if name not in taken:
-        return name
-    counted = (f"{name[: MAX_NAME_LENGTH - 6]} {number}" for number in range(2, len(taken) + 3))
-    return next(free for free in counted if free not in taken)
 
 
 def _findings(fields: ResultFields) -> Iterator[Finding]:

@@ -96,6 +96,9 @@ def test_repetitions_are_counted_where_the_file_does_not_number_them():
     assert run.repetitions == 7
     assert (run.case_count, run.execution_count) == (1, 3)
     assert list(run.results.values_list("repetition", flat=True)) == [1, 2, 7]
+    second = {**GOOD, "repetition": 2}
+    [run] = brought_in(second, GOOD, GOOD, second, file="again.jsonl").runs
+    assert list(run.results.order_by("pk").values_list("repetition", flat=True)) == [2, 1, 3, 4]
 
 
 def test_what_evaluators_said_is_kept_nested_and_explains_the_verdict():

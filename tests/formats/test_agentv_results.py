@@ -270,6 +270,15 @@ def test_what_we_write_reads_back():
     assert found.result == line
 
 
+def test_evaluators_of_one_name_are_numbered() -> None:
+    names = ["tone", "tone 3", "tone", "tone", "tone", "fact"]
+    line = {"eval_id": "A", "score": 1, "scores": [{"name": name, "score": 1} for name in names]}
+    [result] = read(line)
+
+    numbered = ["tone", "tone 3", "tone 2", "tone 4", "tone 5", "fact"]
+    assert [evaluator.name for evaluator in result.result.evaluators] == numbered
+
+
 def test_a_cost_of_nothing_is_known() -> None:
     line = {"eval_id": "A", "score": 1, "run_cost_usd": 0, "trace": {"cost_usd": 2}}
     [result] = read(line)
