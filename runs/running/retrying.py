@@ -167,18 +167,21 @@ def requeue_results(run: Run, result_ids: Sequence[int], retry: Retry | None = N
         _refresh_cases(run, some)
         if retry is None:
             # Outputs may have been removed since the request.
-            some.filter(keeps_output=True).exclude(HAS_OUTPUT).update(keeps_output=False)
-            continue
-        some.update(keeps_output=False, retry_paths=retry.paths)
-        if retry.keeps_output:
-            some.filter(HAS_OUTPUT).update(keeps_output=True)
+            removed = _ids(some.filter(keeps_output=True).exclude(HAS_OUTPUT))
+            results: QuerySet[Result] = Result.objects.filter(pk__in=removed)
+            results.update(keeps_output=False)
+        else:
+            results = some
+            some.update(keeps_output=False, retry_paths=retry.paths)
+            if retry.keeps_output:
+                some.filter(HAS_OUTPUT).update(keeps_output=True)
+            last = Attempt.objects.filter(
+                result__in=some, generation=F("result__generation") - 1, retry__isnull=False
+            )
+            Attempt.objects.filter(pk__in=last.values("pk")).update(retry=retry)
         if awaits_outputs(run):
-            _await_outputs(some)
-        _forget_replaced(some)
-        last = Attempt.objects.filter(
-            result__in=some, generation=F("result__generation") - 1, retry__isnull=False
-        )
-        Attempt.objects.filter(pk__in=last.values("pk")).update(retry=retry)
+            _await_outputs(results)
+        _forget_replaced(results)
 
 
 def reopen_run(held: Run, *, budget_usd: Decimal | None, owner_id: str = "") -> bool:

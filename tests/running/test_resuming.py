@@ -74,12 +74,16 @@ def test_an_output_removed_since_a_rescore_was_stopped_is_asked_for_again(
     retry_results(run, asked_by=None, result_ids=[run.results.get().pk], keep_output=True)
     stop_run(run, stopped_by=None)
     ResultOutput.objects.update(text="", removed_at=timezone.now())
+    run.results.get().external_scores.create(
+        source="ragas", name="faithful", score=0.4, value=0.4, pushed_at=timezone.now()
+    )
 
     assert resume_run(run, resumed_by=None) == 1
     work_on_run(run.pk)
 
     result = run.results.get()
     assert (result.output.text, result.output.removed_at) == ("a refund", None)
+    assert not result.external_scores.exists()
     assert (result.verdict, again(run).status) == ("pass", "completed")
 
 
