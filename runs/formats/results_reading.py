@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from itertools import count
 from typing import Any
 
 from evaluators.kinds import kind_for_spelling, shortest_spelling
@@ -26,7 +25,7 @@ from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object
 from runs.formats.results_writing import EXTERNAL, EvaluatorLine, ResultLine, review_sentence
 from runs.formats.tools import recognise
-from runs.formats.tools._base import open_file
+from runs.formats.tools._base import FreeNames, open_file
 from runs.specs.external_scores import MAX_NAMES, GivenScore
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
@@ -374,19 +373,12 @@ def _listed(
     if isinstance(given, dict):
         given = [{"name": name, "score": score} for name, score in given.items()]
     items = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
-    taken: dict[str, EvaluatorLine] = {}
-    # The last number behind each name, so that many of one name take no longer than others.
-    last: dict[str, int] = {}
+    free, evaluators = FreeNames(), []
     for item in items:
         evaluator = _evaluator(ResultFields(item, place), place, names, depth=depth)
-        name = evaluator.name
-        if name in taken:
-            start = name[: MAX_NAME_LENGTH - 6]
-            numbers = count(last.get(start, 1) + 1)
-            last[start] = next(number for number in numbers if f"{start} {number}" not in taken)
-            name = f"{start} {last[start]}"
-        taken[name] = replace(evaluator, name=name)
-    return tuple(taken.values())
+        name = free.take(evaluator.name, longest=MAX_NAME_LENGTH - 6)
+        evaluators.append(replace(evaluator, name=name))
+    return tuple(evaluators)
 
 
 def _evaluator(

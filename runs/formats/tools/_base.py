@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from evaluators.reading.json import MAX_VALUES, read_json
@@ -268,6 +268,26 @@ class ToolFormat:
                 f"was recognised as {self.label}, but a part of it has another shape: {error!r}"
             )
             raise UnreadableFileError([Problem(message, file.path)]) from error
+
+
+class FreeNames:
+    """Makes names unique: one that is taken gets the next free number, just as fast however many there are."""
+
+    def __init__(self, separator: str = " ") -> None:
+        """Have given none yet."""
+        self._separator = separator
+        self._taken: set[str] = set()
+        self._last: dict[str, int] = {}
+
+    def take(self, name: str, *, longest: int | None = None) -> str:
+        """Return the name, or its first `longest` characters with a number."""
+        if name in self._taken:
+            start = f"{name[:longest]}{self._separator}"
+            numbers = count(self._last.get(start, 1) + 1)
+            self._last[start] = next(n for n in numbers if f"{start}{n}" not in self._taken)
+            name = f"{start}{self._last[start]}"
+        self._taken.add(name)
+        return name
 
 
 def as_text(value: Any) -> str:

@@ -24,7 +24,15 @@ from runs.formats.lines import LINES_SUFFIXES, UnreadableLineError, numbered_lin
 from runs.formats.lines import YAML_SUFFIXES as YAML
 from runs.formats.shared_texts import include
 from runs.formats.tables import read_table
-from runs.formats.tools._base import ToolFile, ToolFormat, ToolSuite, as_text, mapping, objects
+from runs.formats.tools._base import (
+    FreeNames,
+    ToolFile,
+    ToolFormat,
+    ToolSuite,
+    as_text,
+    mapping,
+    objects,
+)
 from runs.formats.yaml import YamlDocument, decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 
@@ -143,24 +151,14 @@ class Keys:
 
     def __init__(self) -> None:
         self._by_test: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self._counts = Counter[str]()
+        self._free = FreeNames("-")
 
     def key(self, description: str, variables: Mapping[str, Any], more: Any = None) -> str:
         """Return the key of a test; `more` is what else tells tests apart."""
         test = json.dumps([description, variables, more], sort_keys=True, default=str)
         if test not in self._by_test:
-            self._by_test[test] = self._free(make_key(description, variables))
+            self._by_test[test] = self._free.take(make_key(description, variables))
         return self._by_test[test]
-
-    def _free(self, key: str) -> str:
-        """Return a key with a number where it is taken."""
-        free = key
-        while free in self._taken:
-            self._counts[key] += 1
-            free = f"{key}-{self._counts[key] + 1}"
-        self._taken.add(free)
-        return free
 
 
 def prompt_endings(labels: Sequence[str]) -> dict[str, str]:
@@ -181,12 +179,11 @@ def prompt_tags(label: str, labels: Sequence[str]) -> list[str]:
 
 def assertion_names(assertions: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a name for each assertion: its metric or its type, with a number where that is taken."""
-    names: list[str] = []
+    free, names = FreeNames(), []
     for assertion in assertions:
         named = as_text(assertion.get("metric")) or as_text(assertion.get("type")) or "assertion"
         name = named.replace("/", "-").lstrip("@").strip()[:90] or "assertion"
-        counted = (f"{name} {number}" for number in range(2, len(names) + 3))
-        names.append(name if name not in names else next(n for n in counted if n not in names))
+        names.append(free.take(name))
     return names
 
 
