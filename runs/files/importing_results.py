@@ -61,7 +61,6 @@ from runs.models.runs import Run, RunStatus
 from runs.models.search import ResultText
 from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
-from runs.specs.external_scores import COLUMNS
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.target_kinds._outputs import (
@@ -220,16 +219,7 @@ def _store_external_scores(run: Run, pairs: Sequence[tuple[Result, Row]]) -> Non
     given = [(result.pk, score) for result, (read, *_) in pairs for score in read.external_scores]
     now = database_now()
     ExternalScore.objects.bulk_create(
-        (
-            ExternalScore(
-                result_id=pk,
-                source=score.source,
-                name=score.name,
-                pushed_at=now,
-                **dict(zip(COLUMNS, score.values, strict=True)),
-            )
-            for pk, score in given
-        ),
+        (ExternalScore(result_id=pk, pushed_at=now, **score.row) for pk, score in given),
         batch_size=BATCH,
     )
     run.external_names = sorted({score.full_name for _, score in given})

@@ -113,15 +113,13 @@ def _store(given: Sequence[GivenScore], results: Mapping[tuple[str, int], int]) 
     summary, rows, now = ScoresSummary(), [], database_now()
     for score in given:
         pk = results[score.case, score.repetition]
-        values = score.values
         earlier = before.get((pk, score.source, score.name))
-        if earlier == values:
+        if earlier == score.values:
             summary.unchanged += 1
             continue
         summary.added += earlier is None
         summary.changed += earlier is not None
-        place = {"result_id": pk, "source": score.source, "name": score.name, "pushed_at": now}
-        rows.append(ExternalScore(**place, **dict(zip(COLUMNS, values, strict=True))))
+        rows.append(ExternalScore(result_id=pk, pushed_at=now, **score.row))
     ExternalScore.objects.bulk_create(
         rows,
         update_conflicts=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from evaluators.scoring.numbers import rounded
 
@@ -37,6 +38,12 @@ class GivenScore:
     def values(self) -> tuple[float | str | None, ...]:
         """Return the values of its columns."""
         return tuple(getattr(self, column) for column in COLUMNS)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Return the stored columns by name."""
+        columns = dict(zip(COLUMNS, self.values, strict=True))
+        return {"source": self.source, "name": self.name, **columns}
 
     @property
     def score(self) -> float | None:
