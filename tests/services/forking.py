@@ -37,7 +37,9 @@ PRELOADED = (
     *("runs.compare.evidence", "runs.engine.execute", "runs.filters.language"),
     *("runs.what_if.asking",),
 )
-MAX_REQUEST, MAX_REPLY = 1 << 20, 32
+MAX_REQUEST = 1 << 20
+# Of one size, so that two that are read late are still two.
+REPLY_SIZE = 32
 
 
 def fork_sites() -> None:
@@ -67,7 +69,7 @@ class Forked:
         """Wait until it runs."""
         self._replies = replies
         self._code: int | None = None
-        self.pid = int(replies.recv(MAX_REPLY))
+        self.pid = int(replies.recv(REPLY_SIZE))
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""
@@ -80,7 +82,7 @@ class Forked:
         if self._code is None:
             if not select.select([self._replies], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-            self._code = int(self._replies.recv(MAX_REPLY))
+            self._code = int(self._replies.recv(REPLY_SIZE))
             self._replies.close()
         return self._code
 
@@ -128,11 +130,11 @@ def watch(
     if (pid := os.fork()) == 0:
         replies.close()
         run(outputs, arguments, env)
-    replies.send(str(pid).encode())
+    replies.send(str(pid).encode().ljust(REPLY_SIZE))
     _, status = os.waitpid(pid, 0)
     # Nobody may be left to read it.
     with contextlib.suppress(BrokenPipeError):
-        replies.send(str(os.waitstatus_to_exitcode(status)).encode())
+        replies.send(str(os.waitstatus_to_exitcode(status)).encode().ljust(REPLY_SIZE))
     os._exit(0)
 
 
