@@ -28,6 +28,7 @@ from runs.formats.tools import recognise
 from runs.formats.tools._base import FreeNames, open_file
 from runs.specs.external_scores import MAX_NAMES, GivenScore
 from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.suites import MAX_CASE_TAG_LENGTH
 from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
 
 
@@ -655,7 +656,7 @@ def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number:
         messages=tuple(fields.objects(("messages",))),
         input=fields.turns(("input", "input_messages", "question")),
         title=fields.text("title")[:MAX_TITLE_LENGTH],
-        tags=fields.texts("tags"),
+        tags=tuple(tag[:MAX_CASE_TAG_LENGTH] for tag in fields.texts("tags")),
         metadata=fields.inner("metadata").values,
         expected_output=fields.text("expected_output", "reference_answer"),
         criteria=fields.text("criteria", "expected_outcome"),

@@ -270,6 +270,12 @@ def test_what_we_write_reads_back():
     assert found.result == line
 
 
+def test_a_title_and_tags_that_are_too_long_for_a_case_are_cut() -> None:
+    [result] = read({"eval_id": "A", "score": 1, "title": "t" * 301, "tags": ["a", "b" * 3000]})
+
+    assert (result.title, result.tags) == ("t" * 300, ("a", "b" * 200))
+
+
 def test_evaluators_of_one_name_are_numbered() -> None:
     names = ["tone", "tone 3", "tone", "tone", "tone", "fact"]
     line = {"eval_id": "A", "score": 1, "scores": [{"name": name, "score": 1} for name in names]}
