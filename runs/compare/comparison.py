@@ -31,7 +31,7 @@ from runs.compare.sides import (
     decide_cases,
     measured_scores,
     read_records,
-    testable_scores,
+    scores_to_test,
 )
 from runs.models.results import Retry
 from runs.models.runs import Run
@@ -92,8 +92,8 @@ class Comparison:
         shared = shared_changes(self.cases)
         before, after = self.measured
         pairs = measured_pairs(
-            testable_scores(self.baseline, before),
-            testable_scores(self.candidate, after),
+            scores_to_test(self.baseline, before),
+            scores_to_test(self.candidate, after),
             [change.case for change in shared],
         )
         return significance(shared, pairs, seed=self.seed)

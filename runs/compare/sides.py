@@ -350,7 +350,7 @@ def measured_scores(side: ComparisonSide) -> MeasuredRun:
     return MeasuredRun(cases, {figure: figures[figure] for figure in in_order})
 
 
-def testable_scores(side: ComparisonSide, measured: MeasuredRun) -> MeasuredRun:
+def scores_to_test(side: ComparisonSide, measured: MeasuredRun) -> MeasuredRun:
     """Leave out evaluators that only some cases have, and fewer of them than a test needs."""
     in_tree = {path for path, _ in walk(read_plan(side.run.snapshot).root)}
     figures = {
