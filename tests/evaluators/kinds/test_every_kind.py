@@ -136,6 +136,7 @@ def prompt_digest(name: str) -> str:
 ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
     "text_check": ({"operator": "contains", "value": "window"}, {}, {}),
     "expected_output": ({}, {}, {"expected_output": "It is out for delivery tomorrow."}),
+    "text_similarity": ({"metric": "rouge_l"}, {}, {"expected_output": "It comes today."}),
     "llm_judge": (
         {"prompt": "Is it kind?"},
         {"reasoning": "Dry <b>but</b> kind.", "hits": ["Kind"], "misses": ["Dry"], "score": 0.7},
@@ -251,6 +252,7 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
 SHOWS = {
     "text_check": ["Does not contain “window”", "contains"],
     "expected_output": ["raw 0", "<del>tomorrow</del>", "<ins>"],
+    "text_similarity": ["ROUGE-L of the answer", "Precision", "0.1667", "0.2667", "rouge_l"],
     "llm_judge": ["Kind", "Dry", "Dry &lt;b&gt;but&lt;/b&gt; kind.", "Is it kind?", "listed"],
     "rubric": ["Names the window", "no time", "fails the result", "Missed", "One is missing."],
     "metrics_judge": [
