@@ -1,4 +1,4 @@
-"""Round numbers before they are compared, check their range, format them and add costs up (SCORING §1)."""
+"""Round numbers before they are compared, check their range, format them, average, rank and add them up (SCORING §1)."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | 
     average = math.fsum(map(mul, values, weights)) / total
     counted = [value for value, weight in zip(values, weights, strict=True) if weight > 0]
     return min(max(average, min(counted)), max(counted))
+
+
+def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
+    """Return the smallest value that at least a share of all values do not exceed; None without any."""
+    return ordered[rank_index(share, len(ordered))] if ordered else None
+
+
+def rank_index(share: float, count: int) -> int:
+    """Return the index of the nearest rank of a share among `count` values in order."""
+    return max(0, math.ceil(rounded(share * count)) - 1)
 
 
 def require_weight(value: float, owner: str) -> float:

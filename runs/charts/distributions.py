@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
 
+from evaluators.scoring.numbers import rank_index
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags import figures
 from evaluators.templatetags.marks import VERDICT_WORDS
@@ -26,7 +27,6 @@ from runs.charts.drawing import (
     text,
 )
 from runs.charts.figures import nice_step
-from runs.summary.cases import rank_index
 
 HEIGHT, TOP, BASE = 166, 32.0, 144.0
 LINES_ACROSS = 4

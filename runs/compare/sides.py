@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.numbers import combined_cost, mean, sum_known
+from evaluators.scoring.numbers import combined_cost, mean, nearest_rank, sum_known
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, negated_paths, walk
 from evaluators.scoring.types import Verdict
@@ -45,7 +45,6 @@ from runs.summary.cases import (
     case_decision,
     case_verdict,
     counted_verdict,
-    nearest_rank,
     summary_state,
 )
 

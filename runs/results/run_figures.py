@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import Avg, Count, Min, Q, Sum
 
 from evaluators.scoring.aggregate import HYBRID_KIND
+from evaluators.scoring.numbers import rank_index
 from evaluators.scoring.tree import EvaluatorSpec, negated_paths, walk
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.filters.fields import Source, field_filter
@@ -19,7 +20,7 @@ from runs.filters.language import Operator
 from runs.models.results import CallPurpose, EvaluatorScore, ScoreState
 from runs.models.run_cases import repetition_figures
 from runs.models.runs import Run
-from runs.summary.cases import Latencies, Means, RepetitionFigures, rank_index
+from runs.summary.cases import Latencies, Means, RepetitionFigures
 from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
 from runs.summary.run import Summary
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from evaluators.scoring.numbers import (
     format_limit,
     format_number,
     mean,
+    nearest_rank,
     rounded,
     sum_known,
 )
@@ -408,13 +408,3 @@ def measure_latencies(rows: Iterable[ExecutionRecord]) -> Latencies:
     """Return the median and the 95th percentile of the measured latencies."""
     known = sorted(row.latency_ms for row in rows if row.latency_ms is not None)
     return Latencies(len(known), nearest_rank(known, 0.5), nearest_rank(known, 0.95))
-
-
-def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
-    """Return the smallest value that at least a share of all values do not exceed; None without any."""
-    return ordered[rank_index(share, len(ordered))] if ordered else None
-
-
-def rank_index(share: float, count: int) -> int:
-    """Return the index of the nearest rank of a share among `count` values in order."""
-    return max(0, math.ceil(rounded(share * count)) - 1)
