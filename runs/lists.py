@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from django.db.models import Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, StrIndex
+from django.http import QueryDict
 
 MAX_INTEGER = 2**63 - 1
 MAX_RUN_NUMBER = 2**31 - 1
@@ -471,6 +472,16 @@ class ListQuery:
             for name in self.filters
             if name in labels
         )
+
+
+def read_display(parameters: QueryDict) -> dict[str, str]:
+    """Return the parameters of an address, also where the form for order and columns (`_display.html`) sent them."""
+    given = {name: parameters.get(name, "") for name in parameters}
+    if "by" in given:
+        given["sort"] = ("-" if given.get("order") == "down" else "") + given["by"]
+        columns = Names().write(parameters.getlist("column"))
+        given["columns"] = "" if columns == given.get("usual") else columns
+    return given
 
 
 def head_cell(

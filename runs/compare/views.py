@@ -40,7 +40,7 @@ from runs.compare.page import comparison_display, comparison_page, tolerances_fo
 from runs.compare.rules import CaseChange, Tolerances
 from runs.exports.views import answer_file
 from runs.filters.queries import FROM_COMPARISON, FROM_LIST, hit_marks
-from runs.lists import MAX_TEXT_LENGTH, Control, read_integer, read_run_name
+from runs.lists import MAX_TEXT_LENGTH, Control, read_display, read_integer, read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.models.saved_views import ViewPage
 from runs.models.suites import Suite
@@ -55,7 +55,6 @@ from runs.requests import (
     may_start,
     may_view,
 )
-from runs.results.display import read_display
 from runs.results.result_state import result_url
 from runs.results.runs import RunRow, run_row, run_word, with_list_columns
 from runs.saved_views.queries import PlaceQuery, names_nothing, view_state

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Max
-from django.http import QueryDict
 from django.urls import reverse
 
 from runs.filters.fields import METADATA, Source
 from runs.filters.queries import DENSITIES, FAMILIES, ResultsQuery, run_vocabulary
-from runs.lists import Names
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run
 from runs.models.suites import Case
@@ -82,16 +80,6 @@ class TableDisplay:
         usual = type(self.query)()
         kept = {name: getattr(usual, name) for name in DISPLAYED if hasattr(usual, name)}
         return f"{self.query.at(self.page_url, **kept)}#{self.target}"
-
-
-def read_display(parameters: QueryDict) -> dict[str, str]:
-    """Return the parameters of an address, with what the form of the choices sends as an address has it."""
-    given = {name: parameters.get(name, "") for name in parameters}
-    if "by" in given:
-        given["sort"] = ("-" if given.get("order") == "down" else "") + given["by"]
-        columns = Names().write(parameters.getlist("column"))
-        given["columns"] = "" if columns == given.get("usual") else columns
-    return given
 
 
 def run_display(run: Run, query: ResultsQuery, *, up: str = "", down: str = "") -> TableDisplay:

@@ -22,6 +22,7 @@ from runs.exports.specs import FileKind
 from runs.exports.views import answer_file
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery
+from runs.lists import read_display
 from runs.models.database import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
 from runs.models.reviews import ReviewItem
@@ -39,7 +40,6 @@ from runs.requests import (
 )
 from runs.results import runs as listing
 from runs.results.case_rows import results_table
-from runs.results.display import read_display
 from runs.results.display import run_display as build_display
 from runs.results.documents import run_file_document
 from runs.results.files import (
