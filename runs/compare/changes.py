@@ -1,26 +1,15 @@
-"""Which cases a comparison lists: the query of its page, the filters, the matrix of verdicts, and the table."""
+"""Which cases a comparison lists: the query of its page, filters, matrix of verdicts, columns and the table."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import thousands
 from runs import lists
-from runs.compare.columns import (
-    BY_CASE,
-    BY_DIFFERENCE,
-    BY_HARM,
-    COLUMNS,
-    DRAWN,
-    GROWING,
-    SORTS,
-    USUAL,
-    Sides,
-    column_sides,
-)
 from runs.compare.comparison import Comparison
 from runs.compare.measures import AXIS_OF_POINTS, IntervalBar, axis_end, interval_bar
 from runs.compare.rules import (
@@ -30,13 +19,19 @@ from runs.compare.rules import (
     by_harm,
     most_changed_repetition,
     repetition_standing,
+    rounded_change,
 )
 from runs.compare.sides import case_override
+from runs.filters.fields import find_field
 from runs.filters.language import MAX_LENGTH, FilterError
+from runs.filters.matching import ResultRows
 from runs.filters.queries import DENSITIES, FAMILIES, Hit, hits_by_key, lists_without, matching_keys
 from runs.lists import Chip, Control, NumberedPage, Sort, head_cell, numbered_page
 from runs.models.results import Result
+from runs.models.run_cases import RunCase
+from runs.models.runs import Run
 from runs.requests import PairQuery
+from runs.results.case_rows import COLUMNS as RUN_COLUMNS
 from runs.results.case_rows import Column, find_column, unknown_columns
 from runs.results.display import DISPLAYED
 from runs.results.result_page import Neighbour, ResultsList
@@ -61,6 +56,60 @@ SHOWS = (
     FLIPPED,
     EVERY,
 )
+
+BY_HARM, BY_CASE, BY_DIFFERENCE = "change", "case", "difference"
+BY_COST, BY_LATENCY = "cost", "latency"
+# What only a comparison has, or calls otherwise; the rest is named as in the table of a run.
+OWN_COLUMNS = (
+    Column(BY_HARM, "Change", "change"),
+    Column("score", "Mean score", "score"),
+    Column(BY_DIFFERENCE, "Difference", "difference", "Change of the mean score"),
+    Column("outcomes", "Outcomes met", "outcomes", "Expected outcomes that were met"),
+)
+USUAL_COLUMNS = (
+    BY_HARM,
+    BY_CASE,
+    "verdict",
+    "score",
+    BY_DIFFERENCE,
+    "outcomes",
+    BY_COST,
+    BY_LATENCY,
+)
+OTHER_COLUMNS = (
+    "spread",
+    "metrics",
+    "target_cost",
+    "judge_cost",
+    "tokens",
+    "tag",
+    "tool",
+    "error",
+    "review",
+)
+KNOWN_COLUMNS = {**RUN_COLUMNS, **{column.name: column for column in OWN_COLUMNS}}
+COLUMNS: Mapping[str, Column] = {
+    name: KNOWN_COLUMNS[name] for name in (*USUAL_COLUMNS, *OTHER_COLUMNS)
+}
+# Each of these sorts by its change, as the columns of evaluators, metrics and dimensions do.
+SORTS = (
+    *(BY_HARM, BY_CASE, BY_DIFFERENCE, "outcomes", "spread", "metrics", BY_COST, BY_LATENCY),
+    *("target_cost", "judge_cost", "tokens"),
+)
+# What the row of a case has anyway, by the names of the columns.
+OF_SIDE: Mapping[str, str] = {
+    "score": "mean_score",
+    BY_DIFFERENCE: "mean_score",
+    BY_COST: "cost_usd",
+    BY_LATENCY: "latency_ms",
+    "target_cost": "run_cost_usd",
+    "judge_cost": "evaluation_cost_usd",
+}
+# Drawn from the row of a case, though some sort by values of their own.
+DRAWN = (BY_HARM, BY_CASE, "verdict", "outcomes")
+# These grow by a share of what they were; scores differ by points.
+GROWING = ("duration", "money", "count")
+FEW_CASES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,11 +334,68 @@ def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What a column shows of a case in both runs, None for no value, with the change of a number."""
+
+    before: Any
+    after: Any
+    change: Any = None
+
+
+def column_sides(
+    runs: tuple[Run, Run], changes: Sequence[CaseChange], columns: Sequence[Column]
+) -> Mapping[str, Mapping[str, Sides]]:
+    """Return by column and case what some columns show; a query or two for each that no row of a case has."""
+    found = {
+        column.name: {
+            change.case: _sides(
+                column,
+                *(getattr(side, attribute, None) for side in (change.baseline, change.candidate)),
+            )
+            for change in changes
+        }
+        for column in columns
+        if (attribute := OF_SIDE.get(column.name))
+    }
+    read = [
+        (column, field)
+        for column in columns
+        if column.name not in found and (field := find_field(column.name))
+    ]
+    if not read or not changes:
+        return found
+    stored = RunCase.objects.filter(run__in=runs).order_by()
+    only = None
+    if len(changes) <= FEW_CASES:
+        stored = stored.filter(case__key__in=[change.case for change in changes])
+        only = list(stored.values_list("case_id", flat=True))
+    rows = ResultRows(runs, only=only)
+    places = {(run, key): pk for pk, run, key in stored.values_list("pk", "run_id", "case__key")}
+    for column, field in read:
+        values = rows.values(field) if field.is_number else rows.names(field)
+        found[column.name] = {
+            change.case: _sides(
+                column, *(values.get(places.get((run.pk, change.case), 0)) for run in runs)
+            )
+            for change in changes
+        }
+    return found
+
+
+def _sides(column: Column, before: Any, after: Any) -> Sides:
+    if not column.is_number or before is None or after is None:
+        return Sides(before, after)
+    if column.shape not in GROWING:
+        return Sides(before, after, rounded_change(before, after))
+    return Sides(before, after, after / before - 1 if before else None)
+
+
 def table_columns(
     comparison: Comparison, query: ComparisonQuery, unknown: Sequence[str]
 ) -> Sequence[Column]:
     """Return the columns that are chosen, otherwise the usual ones; always the case and the order."""
-    names = [name for name in query.columns or USUAL if name not in unknown]
+    names = [name for name in query.columns or USUAL_COLUMNS if name not in unknown]
     if BY_CASE not in names:
         names.insert(0, BY_CASE)
     if query.sort.name not in (*names, BY_HARM):

@@ -10,17 +10,22 @@ from django import forms
 from django.urls import reverse
 
 from runs.compare.changes import (
+    BY_COST,
+    BY_DIFFERENCE,
+    BY_LATENCY,
+    COLUMNS,
     EVERY,
     FLIPPED,
     SHOW_IMPROVED,
     SHOW_REGRESSED,
+    SORTS,
     STATES,
+    USUAL_COLUMNS,
     Changes,
     ChangeTable,
     ComparisonQuery,
     build_changes,
 )
-from runs.compare.columns import BY_COST, BY_DIFFERENCE, BY_LATENCY, COLUMNS, SORTS, USUAL
 from runs.compare.comparison import Comparison, comparison_heading
 from runs.compare.conclusion import (
     INCONCLUSIVE,
@@ -246,7 +251,7 @@ def comparison_display(
     """Return the choices for the table of a comparison, after a column was moved up or down."""
     return table_display(
         query,
-        USUAL,
+        USUAL_COLUMNS,
         [(HEADINGS[Source.CASE], list(COLUMNS.values())), *own_columns(*runs)],
         unknown=unknown_columns((*query.columns, query.sort.name), *runs, columns=COLUMNS),
         sorts=SORTS,

@@ -21,8 +21,14 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS, mark_state
-from runs.compare.changes import EVERY, ChangeRow, ComparisonQuery, change_table
-from runs.compare.columns import BY_COST, BY_LATENCY
+from runs.compare.changes import (
+    BY_COST,
+    BY_LATENCY,
+    EVERY,
+    ChangeRow,
+    ComparisonQuery,
+    change_table,
+)
 from runs.compare.comparison import Comparison, comparison_heading
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
