@@ -6,9 +6,11 @@ files, about the same facts of the case. Only a score stands; what could not be 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from evaluators.kinds._base import Kind
@@ -21,7 +23,6 @@ from runs.engine.plan import (
     judge_settings,
     needs_outcomes_call,
     outcome_samples,
-    read_files,
     runs_script,
 )
 
@@ -110,7 +111,7 @@ class JudgedTree:
             "its settings changed": [node.kind, node.config, node.negate],
             "its built-in prompt changed": self.plan.prompts.get(node.kind),
             ANOTHER_JUDGE: [self._judge(*judge) for judge in asked_judges(node, kinds)],
-            "its files changed": files if is_program else read_files(node, files),
+            "its files changed": files if is_program else _read_files(node, files),
             "its place changed": path if is_program else "",
             "what it reads changed": [
                 *(child.as_json() for child in node.children),
@@ -126,6 +127,19 @@ class JudgedTree:
         if agent is None:
             return None
         return agent.kind, agent.config, judge_settings(self.plan.models.get(agent.model))
+
+
+def _read_files(node: EvaluatorSpec, files: Mapping[str, str]) -> dict[str, str]:
+    """Return, of the hashes of the suite's files by path, those that an evaluator without a program may read.
+
+    These are the files that its settings name, with everything in their folders and below.
+    """
+    config = json.dumps(node.config)
+    # Both sides are escaped alike, whatever characters a name has.
+    named = [name for name in files if json.dumps(PurePosixPath(name).name)[1:-1] in config]
+    folders = tuple({f"{PurePosixPath(name).parent}/" for name in named})
+    is_read = "./" in folders
+    return {name: sha for name, sha in files.items() if is_read or name.startswith(folders)}
 
 
 def is_scored(node: EvaluatorSpec) -> bool:

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -266,33 +265,6 @@ def judge_models(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, default: str
 def script_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> list[str]:
     """Return the paths of the evaluators that run programs of the suite's author, in tree order."""
     return [path for path, node in walk(root) if runs_script(node, kinds)]
-
-
-def programs(
-    root: EvaluatorSpec, kinds: Mapping[str, Kind], files: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the path of each evaluator that runs a program, by a hash of all that decides what it does.
-
-    These are its settings, and those of `files` that it may read.
-    """
-    return {
-        content_hash([node.kind, node.config, read_files(node, files)]): path
-        for path, node in walk(root)
-        if runs_script(node, kinds)
-    }
-
-
-def read_files(node: EvaluatorSpec, files: Mapping[str, str]) -> dict[str, str]:
-    """Return, of the hashes of the suite's files by path, those that an evaluator may read.
-
-    These are the files that its settings name, with everything in their folders and below.
-    """
-    config = json.dumps(node.config)
-    # Both sides are escaped alike, whatever characters a name has.
-    named = [name for name in files if json.dumps(PurePosixPath(name).name)[1:-1] in config]
-    folders = tuple({f"{PurePosixPath(name).parent}/" for name in named})
-    is_read = "./" in folders
-    return {name: sha for name, sha in files.items() if is_read or name.startswith(folders)}
 
 
 def runs_script(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:

@@ -17,10 +17,10 @@ from evaluators.kinds._judging import named_models
 from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
+from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.engine.plan import content_hash, programs
+from runs.engine.plan import content_hash, runs_script
 from runs.formats.table_cases import title_from_input
 from runs.models.database import among, insert_rows, update_rows
 from runs.models.runs import Run, RunStatus
@@ -287,27 +287,42 @@ MAY_NOT_RUN = (
 def check_programs(
     suite: Suite, before: VersionSpec | None, after: VersionSpec, by: User | None
 ) -> None:
-    """Raise ProgramsRefusedError if `after` runs programs that `before` did not, and `by` may not run any."""
+    """Raise ProgramsRefusedError if `after` changes what programs do, and `by` may not run any.
+
+    A program may load any file of its suite by a name that it computes, so next to programs no file may be
+    new or different.
+    """
     if by is None or by.has_perm(RUN_SCRIPTS):
         return
-    known = _programs(suite, before) if before else {}
-    if new := [path for digest, path in _programs(suite, after).items() if digest not in known]:
+    known, files = (_programs(suite, before), before.files) if before else ({}, {})
+    programs_after = _programs(suite, after)
+    if new := [path for digest, path in programs_after.items() if digest not in known]:
         raise ProgramsRefusedError(
             f"The evaluator {new[0] or 'of the whole suite'} runs a program that would be new or "
             f"different, and {MAY_NOT_RUN}"
         )
+    changed = [path for path, digest in after.files.items() if files.get(path) != digest]
+    if changed and programs_after:
+        raise ProgramsRefusedError(
+            f"The file {changed[0]} would be new or different. The suite's scripts can load any of its files, "
+            f"and {MAY_NOT_RUN}"
+        )
 
 
 def _programs(suite: Suite, spec: VersionSpec) -> dict[str, str]:
-    """Return the programs of a version, its cases' own evaluators included, as `engine.plan.programs` does."""
+    """Return the path of each evaluator of a version that runs a program, by a hash of its settings.
+
+    The cases' own evaluators are included.
+    """
     revisions = {(case["key"], case["revision"]) for case in spec.cases}
     own = suite.cases.filter(evaluators__isnull=False).values_list("key", "revision", "evaluators")
     trees = [spec.evaluators]
     trees += [EvaluatorSpec.model_validate(tree) for key, n, tree in own if (key, n) in revisions]
     return {
-        digest: path
+        content_hash([node.kind, node.config]): path
         for tree in trees
-        for digest, path in programs(tree, all_kinds(), spec.files).items()
+        for path, node in walk(tree)
+        if runs_script(node, all_kinds())
     }
 
 

@@ -286,6 +286,12 @@ def suite_from(files: dict[str, bytes]) -> SuiteWithCases:
     [
         {"judges/check.py": b"print('planted')"},
         {"judges/helper.py": b"print('planted')"},
+        {
+            "graded.yaml": FILE.replace(
+                b"input: hi", b"input: [{role: user, content: [{type: file, value: ./json.py}]}]"
+            ),
+            "json.py": b"print('planted')",
+        },
         {"graded.yaml": FILE.replace(b"check.py]", b"check.py, --planted]")},
         {
             "graded.yaml": FILE.replace(
@@ -294,7 +300,7 @@ def suite_from(files: dict[str, bytes]) -> SuiteWithCases:
             )
         },
     ],
-    ids=["its file", "a file beside it", "its command", "the script of a case"],
+    ids=["its file", "a file beside it", "a file elsewhere", "its command", "the script of a case"],
 )
 def test_a_member_who_may_not_run_scripts_cannot_change_those_of_a_suite(
     changed: dict[str, bytes],
@@ -336,6 +342,21 @@ def test_a_member_who_may_not_run_scripts_changes_the_rest_of_a_suite_with_some(
     import_suite(suite_from(files), imported_by=make_member("admin"))
     more = {"graded.yaml": FILE + b"description: Graded by a script\n"}
     assert import_suite(suite_from(files | more), imported_by=make_member("editor")).version == 2
+
+
+def test_a_file_may_go_from_a_suite_with_scripts_by_a_member_who_may_not_run_them() -> None:
+    attached = b"input: [{role: user, content: [{type: file, value: ./order.pdf}]}]"
+    files = {
+        "graded.yaml": FILE.replace(b"input: hi", attached),
+        "judges/check.py": b"print(1)",
+        "order.pdf": b"a",
+    }
+    import_suite(suite_from(files), imported_by=make_member("admin"))
+    without = import_suite(
+        suite_from(files | {"graded.yaml": FILE}), imported_by=make_member("editor")
+    )
+    assert without.version == 2
+    assert [file.path for file in without.files.all()] == ["judges/check.py"]
 
 
 def test_a_member_who_may_not_run_scripts_cannot_change_the_command_of_a_target() -> None:
