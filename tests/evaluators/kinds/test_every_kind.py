@@ -136,7 +136,8 @@ def prompt_digest(name: str) -> str:
 ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
     "text_check": ({"operator": "contains", "value": "window"}, {}, {}),
     "expected_output": ({}, {}, {"expected_output": "It is out for delivery tomorrow."}),
-    "text_similarity": ({"metric": "rouge_l"}, {}, {"expected_output": "It comes today."}),
+    "text_similarity": ({"measure": "rouge_l"}, {}, {"expected_output": "It comes today."}),
+    "readability": ({"formula": "lix", "minimum": 30.5, "margin": 10}, {}, {}),
     "llm_judge": (
         {"prompt": "Is it kind?"},
         {"reasoning": "Dry <b>but</b> kind.", "hits": ["Kind"], "misses": ["Dry"], "score": 0.7},
@@ -253,6 +254,7 @@ SHOWS = {
     "text_check": ["Does not contain “window”", "contains"],
     "expected_output": ["raw 0", "<del>tomorrow</del>", "<ins>"],
     "text_similarity": ["ROUGE-L of the answer", "Precision", "0.1667", "0.2667", "rouge_l"],
+    "readability": ["LIX is 30.00, not at least 30.5", "syllables", "words of 7 letters or more"],
     "llm_judge": ["Kind", "Dry", "Dry &lt;b&gt;but&lt;/b&gt; kind.", "Is it kind?", "listed"],
     "rubric": ["Names the window", "no time", "fails the result", "Missed", "One is missing."],
     "metrics_judge": [

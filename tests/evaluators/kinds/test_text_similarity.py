@@ -91,10 +91,10 @@ REFERENCE: list[tuple[str, str, dict[str, float]]] = [
     ),
 ]
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({}, "metric: is missing"),
-    ({"metric": "meteor"}, "is not one of"),
-    ({"metric": "rouge_l", "ignore_case": True}, "it always ignores case"),
-    ({"metric": "chrf", "stemmer": True}, "is not a setting of text_similarity"),
+    ({}, "measure: is missing"),
+    ({"measure": "meteor"}, "is not one of"),
+    ({"measure": "rouge_l", "ignore_case": True}, "it always ignores case"),
+    ({"measure": "chrf", "stemmer": True}, "is not a setting of text_similarity"),
 ]
 
 
@@ -103,10 +103,10 @@ def test_every_measure_gives_what_its_reference_gives(
     expected: str, answer: str, values: dict[str, float]
 ) -> None:
     scores = {
-        metric: score_of(
-            "text_similarity", {"metric": metric}, context_of(answer, expected_output=expected)
+        measure: score_of(
+            "text_similarity", {"measure": measure}, context_of(answer, expected_output=expected)
         ).score
-        for metric in values
+        for measure in values
     }
 
     assert scores == pytest.approx(values, abs=1e-12)
@@ -114,8 +114,8 @@ def test_every_measure_gives_what_its_reference_gives(
 
 def test_a_score_names_its_measure_and_figures_and_case_can_be_ignored() -> None:
     context = context_of("the CAT sat", expected_output="The cat sat")
-    exact = score_of("text_similarity", {"metric": "levenshtein"}, context)
-    caseless = score_of("text_similarity", {"metric": "levenshtein", "ignore_case": True}, context)
+    exact = score_of("text_similarity", {"measure": "levenshtein"}, context)
+    caseless = score_of("text_similarity", {"measure": "levenshtein", "ignore_case": True}, context)
 
     assert exact.details["figures"] == {"Edits": 4, "Characters of the longer text": 11}
     assert exact.reasoning == (
@@ -125,8 +125,8 @@ def test_a_score_names_its_measure_and_figures_and_case_can_be_ignored() -> None
 
 
 def test_what_cannot_be_compared_is_unscored_and_never_0() -> None:
-    for metric in ("levenshtein", "token_f1", "rouge_1", "rouge_2", "rouge_l", "bleu", "chrf"):
-        config = {"metric": metric}
+    for measure in ("levenshtein", "token_f1", "rouge_1", "rouge_2", "rouge_l", "bleu", "chrf"):
+        config = {"measure": measure}
         nothing = unscored_of("text_similarity", config, context_of(expected_output=" \n"))
         assert (nothing.stage, nothing.reason) == ("config", "the case has no expected output")
         for texts in (("x" * 100_001, "x"), ("x", "x" * 5_000_000)):
@@ -135,13 +135,13 @@ def test_what_cannot_be_compared_is_unscored_and_never_0() -> None:
             )
             assert huge.stage == "limits"
             assert "at most 100,000 are compared" in huge.reason
-    for metric, expected in (("token_f1", "the"), ("rouge_l", "…!"), ("rouge_2", "one")):
+    for measure, expected in (("token_f1", "the"), ("rouge_l", "…!"), ("rouge_2", "one")):
         empty = unscored_of(
-            "text_similarity", {"metric": metric}, context_of(expected_output=expected)
+            "text_similarity", {"measure": measure}, context_of(expected_output=expected)
         )
         assert "has nothing that" in empty.reason
     longest = context_of("ab " * 33_333, expected_output="ab " * 33_333)
-    assert score_of("text_similarity", {"metric": "rouge_l"}, longest).score == 1
+    assert score_of("text_similarity", {"measure": "rouge_l"}, longest).score == 1
 
 
 @pytest.mark.parametrize(("config", "said"), REFUSED)
@@ -152,7 +152,7 @@ def test_settings_that_cannot_be_meant_are_refused(config: dict[str, Any], said:
     assert said in str(refused.value)
 
 
-def test_the_metric_is_the_type_in_suite_files() -> None:
+def test_the_measure_is_the_type_in_suite_files() -> None:
     for spelling in ("rouge-l", "rougeL", "rouge_l"):
         kind, preset = kind_for_spelling(spelling)
-        assert (kind.name, dict(preset)) == ("text_similarity", {"metric": "rouge_l"})
+        assert (kind.name, dict(preset)) == ("text_similarity", {"measure": "rouge_l"})
