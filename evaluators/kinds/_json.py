@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ FENCE = "```"
 MAX_STARTS = 10
 MAX_SHOWN_LENGTH = 200
 ELLIPSIS = "…"
+LONG = 200_000
 DEEP = "nested too deeply to show"
 
 
@@ -52,6 +54,11 @@ def find_json(text: str) -> Any:
     if value is None:
         raise problem
     return value
+
+
+async def find_long_json(text: str) -> Any:
+    """Return what `find_json` finds, a long text read in a thread, so that it does not block the event loop."""
+    return await asyncio.to_thread(find_json, text) if len(text) > LONG else find_json(text)
 
 
 def is_same(left: Any, right: Any) -> bool:

@@ -78,6 +78,14 @@ def counts_from_end(steps: Steps) -> bool:
     return any(isinstance(name := _name(step), int) and name < 0 for step in steps)
 
 
+def selects(steps: Steps, parts: Sequence[str | int]) -> bool:
+    """Tell whether a path leads to exactly this place, given by its keys and indexes; `[*]` is any of them."""
+    return len(steps) == len(parts) and all(
+        (name := _name(step)) is None or str(name) == str(part)
+        for step, part in zip(steps, parts, strict=True)
+    )
+
+
 def follow(path: str, value: Any, root: str = "the reply") -> Any:
     """Return the value at the path, a list for `[*]`; raises PathError if there is none.
 
@@ -121,14 +129,14 @@ def _follow(steps: Steps, match: JSONPathMatch, root: str) -> Any:
 
 def _reach(steps: Steps, match: JSONPathMatch, *, in_list: bool) -> Iterator[tuple[str, Any]]:
     if not steps:
-        yield _place(match.parts) or ROOT, match.obj
+        yield format_place(match.parts) or ROOT, match.obj
         return
     name = _name(steps[0])
     try:
         children = _children(steps[0], match, ROOT)
     except PathError:
         if in_list and name is not None:
-            yield _place((*match.parts, name)), MISSING_ENTRY
+            yield format_place((*match.parts, name)), MISSING_ENTRY
         return
     for child in children:
         yield from _reach(steps[1:], child, in_list=in_list or name is None)
@@ -150,7 +158,7 @@ def _children(step: JSONPathSegment, match: JSONPathMatch, root: str) -> list[JS
         problem = f"where an object with {name!r} is expected"
     else:
         problem = f"without a part {name}" if is_list else "where a list is expected"
-    raise PathError(f"{_place(match.parts) or root} is {describe(value)}, {problem}")
+    raise PathError(f"{format_place(match.parts) or root} is {describe(value)}, {problem}")
 
 
 def _name(step: JSONPathSegment) -> str | int | None:
@@ -161,7 +169,8 @@ def _name(step: JSONPathSegment) -> str | int | None:
     return selector.name if isinstance(selector, NameSelector) else None
 
 
-def _place(parts: Sequence[str | int]) -> str:
+def format_place(parts: Sequence[str | int]) -> str:
+    """Return a place as users write its path: `lines[0].price`."""
     place = ""
     for part in parts:
         place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part

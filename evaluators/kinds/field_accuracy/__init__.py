@@ -41,14 +41,13 @@ fields:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import CaseFacts, Context, KindConfig, PartsMissingError, kind
-from evaluators.kinds._json import find_json, is_same
+from evaluators.kinds._json import find_long_json, is_same
 from evaluators.kinds._text import SlowPatternError
 from evaluators.kinds.field_accuracy.fields import (
     ABSENT,
@@ -64,8 +63,6 @@ from evaluators.scoring.numbers import weighted_mean
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 MAX_FIELDS = 200
-# Longer texts are parsed in a thread, so that they do not block the event loop.
-LONG = 200_000
 MAX_PROBLEM_LENGTH = 300
 
 
@@ -177,7 +174,7 @@ async def _expected(config: FieldAccuracyConfig, text: str) -> Any:
     if not text.strip() or all(rule.expected is not None for rule in config.fields):
         return ABSENT
     try:
-        return await _read(text)
+        return await find_long_json(text)
     except ValueError as error:
         raise UncomparableError(f"the expected output of the case is not JSON: {error}") from error
 
@@ -185,13 +182,9 @@ async def _expected(config: FieldAccuracyConfig, text: str) -> Any:
 async def _answer(text: str) -> tuple[Any, str]:
     """Return the JSON of an answer, or ABSENT with the reason why it is not JSON."""
     try:
-        return await _read(text), ""
+        return await find_long_json(text), ""
     except ValueError as error:
         return ABSENT, str(error)[:MAX_PROBLEM_LENGTH]
-
-
-async def _read(text: str) -> Any:
-    return await asyncio.to_thread(find_json, text) if len(text) > LONG else find_json(text)
 
 
 def _stored(rule: FieldRule, details: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -234,6 +234,14 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
             "expected_output": '{"day": "Sunday", "total": 6, "lines": [{"sku": 1}, {"sku": 3}], "id": 7}',
         },
     ),
+    "json_diff": (
+        {"tolerance": 0.5, "ignore": ["id"], "fields": [{"path": "day", "match": "date"}]},
+        {},
+        {
+            "text": '{"day": "2026-01-02", "total": 5.4, "vat": "<b>", "id": 1}',
+            "expected_output": '{"day": "2026-01-02", "total": 5, "lines": [], "id": 2}',
+        },
+    ),
     "script": (
         {"script": "#!/bin/sh\necho", "protocol": "stdin", "config": {"strict": True}},
         {},
@@ -293,6 +301,10 @@ SHOWS = {
     "field_accuracy": [
         *("&lt;b&gt;Monday&lt;/b&gt;", "Sunday", "differs", "required", "1 of 2"),
         *("lines[1].sku", "not expected here", "missing", "average"),
+    ],
+    "json_diff": [
+        *("2 of 4 values as expected", "as expected", "missing", "not expected", "&lt;b&gt;"),
+        "within 0.5 of",
     ],
     "script": [
         "Polite",
@@ -373,7 +385,7 @@ def test_no_word_of_a_judge_makes_a_page_long_and_nothing_of_it_is_lost(name: st
     )
     lengthy = "Lengthy &amp; wordy. " * 3_000
     assert (lengthy in html) == (
-        name not in ("execution_metrics", "field_accuracy", "tool_trajectory")
+        name not in ("execution_metrics", "field_accuracy", "json_diff", "tool_trajectory")
     )
     assert "Lengthy" not in bounded.sub("", html)
 
