@@ -34,6 +34,7 @@ from runs.files.importing import check_slug, import_suites
 from runs.formats.bundles import read_uploads
 from runs.formats.finding import FoundSuites, read_suites
 from runs.models.suites import Suite
+from runs.scripts import prompt_programs
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import CaseSpec
 from runs.suites.services import drop_baseline, lock_suite, make_baseline
@@ -319,7 +320,9 @@ def _read(request: Request) -> FoundSuites:
     # JSON is YAML.
     name = "suite.zip" if content.startswith(ZIP) else "suite.yaml"
     try:
-        found = read_suites(read_uploads([(name, BytesIO(content))]))
+        found = read_suites(
+            read_uploads([(name, BytesIO(content))]), run=prompt_programs(_member(request))
+        )
     except UnreadableFileError as error:
         raise UnusableBodyError(_by_place(error.problems)) from None
     if len(found.suites) != 1:

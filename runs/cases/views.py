@@ -376,7 +376,7 @@ ANSWER = "import_answer"
 @may_change_suites
 def suite_import(request: MemberRequest) -> HttpResponse:
     """Import suites from files, or a table as a new suite; show everything that is wrong with them."""
-    form = ImportForm(form_data(request), form_files(request))
+    form = ImportForm(form_data(request), form_files(request), read_by=request.user)
     if away := leave(request, form):
         return away
     fill_again(request, form)

@@ -21,6 +21,7 @@ from runs.formats.finding import SUFFIXES, read_suites
 from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
+from runs.scripts import prompt_programs
 from runs.target_kinds import get_target_kind
 
 Note = Callable[[str], None]
@@ -68,7 +69,8 @@ def _is_path(word: str) -> bool:
 
 
 def _import_suite(path: Path, *, judge: str, profile: str, slug: str | None, note: Note) -> Suite:
-    reading = read_suites(bundles_at([path]), profile=profile)
+    run = prompt_programs(None, command="evaluate")
+    reading = read_suites(bundles_at([path]), profile=profile, run=run)
     if len(reading.suites) > 1:
         files = ", ".join(suite.path for suite in reading.suites)
         raise SeveralSuitesError(

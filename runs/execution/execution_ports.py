@@ -7,11 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
 from evaluators.kinds._base import (
@@ -41,8 +39,6 @@ from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.judge import UNREADABLE, ModelJudge, PendingQuestion
 from evaluators.model_calls.models import ModelSpec
 from evaluators.reading.json import storable
-from evaluators.sandbox.confinement import ProgramLimits, Terms
-from evaluators.sandbox.local import LocalSandbox
 from evaluators.scoring.types import Usage, total_usage
 from runs.engine.ports import Cause, TargetFailure
 from runs.execution.agents import OWN_CALL, AgentClient
@@ -60,49 +56,6 @@ from runs.target_kinds._base import (
     TargetConfig,
     TargetContext,
 )
-
-
-def sandbox_in_force() -> Sandbox | None:
-    """Return the sandbox for users' programs, None unless the administrator has switched them on."""
-    return _sandbox(_terms()) if settings.SCRIPTS else None
-
-
-@cache
-def _sandbox(terms: Terms) -> LocalSandbox:
-    """Return the only sandbox of the process: its concurrency limit holds for all runs."""
-    return LocalSandbox(terms)
-
-
-def _terms() -> Terms:
-    limits = ProgramLimits(
-        seconds=settings.SCRIPT_SECONDS,
-        memory_mb=settings.SCRIPT_MEMORY_MB,
-        processes=settings.SCRIPT_PROCESSES,
-        output_kb=settings.SCRIPT_OUTPUT_KB,
-        disk_mb=settings.SCRIPT_DISK_MB,
-        files=settings.SCRIPT_FILES,
-    )
-    return Terms(
-        limits=limits,
-        allows_network=settings.SCRIPTS_NETWORK,
-        concurrency=settings.SCRIPT_CONCURRENCY,
-        python=settings.SCRIPT_PYTHON,
-        folders=tuple(settings.SCRIPT_FOLDERS),
-        hidden=_hidden(),
-        agents_dir=settings.AGENTS_DIR,
-    )
-
-
-def _hidden() -> tuple[str, ...]:
-    """Return the folders of the site: its data, and its code and .env where it runs from a checkout.
-
-    An installed package lies among others that programs may need.
-    """
-    base = Path(settings.BASE_DIR).resolve()
-    own = [base] if (base / "manage.py").exists() else []
-    data, exports = settings.DATA_DIR.resolve(), settings.EXPORTS_DIR.resolve()
-    elsewhere = [] if exports.is_relative_to(data) else [exports]
-    return tuple(map(str, (*own, data, *elsewhere)))
 
 
 @dataclass(frozen=True, slots=True)

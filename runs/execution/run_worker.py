@@ -49,7 +49,7 @@ from runs.execution.database import (
     note_crash,
     note_error,
 )
-from runs.execution.execution_ports import ExecutionPorts, sandbox_in_force
+from runs.execution.execution_ports import ExecutionPorts
 from runs.execution.ledger import Admission, Budget, CallRefusedError
 from runs.execution.loading import RunWork, load_work
 from runs.execution.result_writer import EndedExecution, ResultWriter, RunState
@@ -64,6 +64,7 @@ from runs.execution.shares import (
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import database_now
 from runs.models.runs import ALL_ALIKE, Run, RunStatus
+from runs.scripts import sandbox_in_force
 from runs.target_kinds._base import TargetContext
 
 logger = logging.getLogger(__name__)

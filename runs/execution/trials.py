@@ -44,7 +44,7 @@ from runs.engine.ports import Cause, Execution, TargetFailure
 from runs.execution.agents import AgentClient, AgentTry, shown_request
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread
-from runs.execution.execution_ports import ExecutionPorts, sandbox_in_force
+from runs.execution.execution_ports import ExecutionPorts
 from runs.execution.ledger import admit_always, count_nothing
 from runs.execution.loading import FrozenTarget, RunWork
 from runs.execution.shared_limits import SlotKeeper
@@ -54,6 +54,7 @@ from runs.models.results import ANSWERED, Artifact
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
 from runs.models.suites import SuiteFile, Target
 from runs.models.temporary import MAX_TRY_LENGTH, EvaluatorTrial, TargetTrial
+from runs.scripts import sandbox_in_force
 from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import TargetConfig, TargetContext
 from runs.target_kinds._outputs import (

@@ -27,6 +27,7 @@ from runs.formats.recorded_outputs import read_outputs
 from runs.formats.tools import TOOLS_OF_RESULTS, TOOLS_OF_SUITES
 from runs.models.suites import Suite, Target
 from runs.requests import ManyFilesField, upload_streams
+from runs.scripts import prompt_programs
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import all_profiles
 
@@ -201,9 +202,10 @@ class SuiteImportForm(forms.Form):
         help_text="The target that gave the recorded outputs; if empty, the file's name is used",
     )
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        """Start without problems."""
+    def __init__(self, *args: Any, read_by: User, **options: Any) -> None:
+        """Start without problems; `read_by` is the member for whom programs of the files would run."""
         super().__init__(*args, **options)
+        self.run = prompt_programs(read_by)
         self.problems: tuple[Problem, ...] = ()
         self.fields["suite_files"].widget.attrs["accept"] = ",".join(ACCEPTED)
         self.fields["folder"].widget.attrs |= FOLDER
@@ -225,7 +227,7 @@ class SuiteImportForm(forms.Form):
             return FoundSuites(())
         parts = [*upload_streams(folder, values.get("folder_paths", "")), *upload_streams(files)]
         try:
-            return read_suites(read_uploads(parts), profile=values.get("profile", ""))
+            return read_suites(read_uploads(parts), profile=values.get("profile", ""), run=self.run)
         except UnreadableFileError as refusal:
             name = parts[0][0] if len(parts) == 1 else "The files"
             self.add_error("suite_files" if files else "folder", self._refused(refusal, name))

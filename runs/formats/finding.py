@@ -18,6 +18,7 @@ from runs.formats.lines import (
     detect_form,
     is_meant_as_suite,
 )
+from runs.formats.prompt_programs import RunProgram, run_no_program
 from runs.formats.suite_cases import cases_file_paths
 from runs.formats.suite_evaluators import with_file_prefix
 from runs.formats.tools import recognise
@@ -78,6 +79,7 @@ class SuiteSearch:
 
     bundle: Bundle
     profile: Profile | None = None
+    run: RunProgram = run_no_program
     notes: list[Problem] = field(default_factory=list)
     found: dict[str, Suites] = field(default_factory=dict)
     refused: dict[str, Sequence[Problem]] = field(default_factory=dict)
@@ -149,7 +151,7 @@ class SuiteSearch:
 
         def read(file: str, files: Mapping[str, bytes]) -> Sequence[SuiteWithCases]:
             suites = []
-            for draft in tool.suites(replace(opened, path=file), files):
+            for draft in tool.suites(replace(opened, path=file, run=self.run), files):
                 content = suite_files.parse_suite(draft.document(), files, self.profile)
                 warnings = (*draft.notes, *content.warnings)
                 suites.append(content.replace(warnings=warnings, read_with=tuple(draft.read_with)))
@@ -203,7 +205,7 @@ class SuiteSearch:
 
         def read(file: str, files: Mapping[str, bytes]) -> Suites:
             read = suite_files.read_case_lines
-            return (read(content, file=file, files=files, profile=self.profile),)
+            return (read(content, file=file, files=files, profile=self.profile, run=self.run),)
 
         head = self.bundle.files[beside] if beside else b""
         return self._seen_from(path, read, content, head)
@@ -231,7 +233,8 @@ class SuiteSearch:
         self.mentioned[path] = set(named)
 
         def read(file: str, files: Mapping[str, bytes]) -> Suites:
-            return (suite_files.parse_suite(replace(document, file=file), files, self.profile),)
+            document_here = replace(document, file=file)
+            return (suite_files.parse_suite(document_here, files, self.profile, self.run),)
 
         cases = (self.bundle.files[name] for name in named if name in self.bundle.files)
         return self._seen_from(path, read, content, *cases)
@@ -313,17 +316,19 @@ class FoundSuites:
         )
 
 
-def read_suites(bundles: Sequence[Bundle], *, profile: str = "") -> FoundSuites:
+def read_suites(
+    bundles: Sequence[Bundle], *, profile: str = "", run: RunProgram = run_no_program
+) -> FoundSuites:
     """Return the suites of all bundles; the notes name files that are not suites.
 
     A YAML file without cases, JSON Lines without cases, and a file that another suite names are not suites,
     unless nothing else was given. With the name of a `profile`, its policy and evaluators apply where a file
-    has none; a profile that the file itself names takes precedence, with a note. Raises UnknownProfileError,
-    and UnreadableFileError with the problems of every suite if one of them cannot be used, if two have the
+    has none; a profile that the file itself names takes precedence, with a note. `run` runs the programs that
+    write prompts. Raises UnknownProfileError, and UnreadableFileError with the problems of every suite if one of them cannot be used, if two have the
     same name, or if there is none.
     """
     chosen = get_profile(profile) if profile else None
-    searches = [SuiteSearch(bundle, chosen) for bundle in bundles]
+    searches = [SuiteSearch(bundle, chosen, run) for bundle in bundles]
     for search in searches:
         search.look()
     suites = tuple(suite for search in searches for suite in search.suites())

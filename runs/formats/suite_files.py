@@ -18,8 +18,9 @@ from evaluators.kinds.hybrid_judge.opinions import TwoFinalScoresError, check_fi
 from evaluators.reading.yaml import Path, write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec
+from runs.formats.agentv_prompts import FilledDocument, with_variables
 from runs.formats.bundles import comment_for
-from runs.formats.generations import PASSING_SCORE, Generation, find_generation, with_variables
+from runs.formats.generations import PASSING_SCORE, Generation, find_generation
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
@@ -28,6 +29,7 @@ from runs.formats.lines import (
     read_lined,
     wrong_content_problem,
 )
+from runs.formats.prompt_programs import RunProgram, run_no_program
 from runs.formats.reading import Fields, Reading
 from runs.formats.scenarios import with_scenarios
 from runs.formats.shared_texts import limit_shared_texts
@@ -189,32 +191,42 @@ def read_suite(
     file: str = "suite.yaml",
     files: Mapping[str, bytes] | None = None,
     profile: Profile | None = None,
+    run: RunProgram = run_no_program,
 ) -> SuiteWithCases:
     """Return the suite of a file; a chosen profile fills in what the file does not set.
 
     `file` is the path of the suite file and `files` are the files around it by path; prompts it
-    names are looked up there. Raises UnreadableFileError with every problem.
+    names are looked up there, and `run` runs programs that write prompts. Raises UnreadableFileError with every
+    problem.
     """
-    return parse_suite(read_document(decode_text(content, file), file), files or {}, profile)
+    return parse_suite(read_document(decode_text(content, file), file), files or {}, profile, run)
 
 
 def parse_suite(
-    document: YamlDocument, files: Mapping[str, bytes], profile: Profile | None = None
+    document: YamlDocument,
+    files: Mapping[str, bytes],
+    profile: Profile | None = None,
+    run: RunProgram = run_no_program,
 ) -> SuiteWithCases:
     """Return the suite of a parsed file; raises UnreadableFileError like read_suite."""
     document, named = with_cases(document, files)
     with limit_shared_texts(document.file):
         document, combined = with_scenarios(document, files)
         generation = find_generation(document.value, document.file)
-        if generation is Generation.LATER:
-            document = with_variables(document)
+        is_later = generation is Generation.LATER
+        filled = with_variables(document, files, run) if is_later else FilledDocument(document)
+    document = filled.document
     reading = Reading(document, files, parent_folder(document.file), generation=generation)
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     content = _suite(reading, suite, _stem(document.file), profile)
     if reading.problems:
         raise UnreadableFileError(reading.in_order())
     places = model_places(document, content.cases)
-    return content.replace(read_with=(*named, *combined), model_places=places)
+    return content.replace(
+        read_with=(*named, *combined, *filled.read_with),
+        warnings=(*filled.notes, *content.warnings),
+        model_places=places,
+    )
 
 
 def write_suite(content: SuiteWithCases) -> bytes:
@@ -399,6 +411,7 @@ def read_case_lines(
     file: str = "suite.jsonl",
     files: Mapping[str, bytes] | None = None,
     profile: Profile | None = None,
+    run: RunProgram = run_no_program,
 ) -> SuiteWithCases:
     """Return the suite of a file of cases and of the YAML next to it, if there is one.
 
@@ -422,7 +435,7 @@ def read_case_lines(
         elsewhere={(CASES,): file},
     )
     try:
-        suite = parse_suite(document, files or {}, profile)
+        suite = parse_suite(document, files or {}, profile, run)
     except UnreadableFileError as error:
         lines.problems += [_within_line(problem, file) for problem in error.problems]
     else:

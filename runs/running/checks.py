@@ -14,7 +14,6 @@ from evaluators.kinds._judging import named_agents
 from evaluators.kinds._prompts import variables_in
 from evaluators.model_calls.models import model_spec
 from evaluators.models import LanguageModel
-from evaluators.sandbox import probe
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
@@ -25,10 +24,9 @@ from runs.engine.plan import (
     read_plan,
     script_paths,
 )
-from runs.models.database import database_now
-from runs.models.runs import Run, WorkerProcess
+from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
-from runs.requests import RUN_SCRIPTS
+from runs.scripts import script_obstacle
 from runs.target_kinds import get_target_kind, target_kinds
 from runs.target_kinds._base import Header, TargetKind
 
@@ -74,8 +72,6 @@ def chosen_cases(
 
 
 MAX_NAMED = 3
-# How workers report that they run no programs: switched off, or without a sandbox.
-UNABLE = ("scripts off", "none")
 
 
 class ScriptsRefusedError(DomainError):
@@ -96,7 +92,7 @@ def scripts_problem(
     trees: Iterable[EvaluatorSpec], target: TargetKind | None, user: User | AnonymousUser | None
 ) -> str:
     """Return why the user may not run the programs of trees and target, with the remedy, or ""."""
-    obstacle = _obstacle(user)
+    obstacle = script_obstacle(user)
     if not obstacle:
         return ""
     trees = list(trees)
@@ -119,7 +115,7 @@ def run_scripts_problem(
     run: Run, user: User | AnonymousUser | None, *, asks_target: bool = True
 ) -> str:
     """Return the message that check_run_scripts would raise, or ""."""
-    obstacle = _obstacle(user)
+    obstacle = script_obstacle(user)
     if not obstacle:
         return ""
     asks_target = asks_target and not run.is_judged_again
@@ -163,40 +159,6 @@ def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
         return f"{len(paths)} {noun} ({', '.join(shown)}{more})"
     if target is not None and target.uses_sandbox:
         return "The target runs a program of its own"
-    return ""
-
-
-def _obstacle(user: User | AnonymousUser | None) -> str:
-    """Return why the user cannot run programs, as the end of a sentence; "" if they can."""
-    if not settings.SCRIPTS and user is None:
-        return (
-            "scripts are switched off for this command, which runs them itself. For this command: "
-            "EVALSITE_SCRIPTS=1 evalsite evaluate …"
-        )
-    if not settings.SCRIPTS:
-        return (
-            "scripts are switched off on this site. The administrator of the site can switch them on: set "
-            "EVALSITE_SCRIPTS=1 for the site and its workers and start them again."
-        )
-    if user is not None and not user.has_perm(RUN_SCRIPTS):
-        return (
-            "you may not run scripts. An admin can allow it on your page under Members: "
-            "“May run scripts”."
-        )
-    return _sandbox_problem(is_local_worker=user is None)
-
-
-def _sandbox_problem(*, is_local_worker: bool) -> str:
-    """Return what is wrong with the sandboxes of this process or of the live workers, or ""."""
-    remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
-    if settings.IS_EMBEDDED or is_local_worker:
-        offer = probe.find_sandbox()
-        is_missing = offer.kind == "none"
-        return f"no sandbox works on this machine ({offer.reason}). {remedy}" if is_missing else ""
-    workers = WorkerProcess.objects.alive(now=database_now())
-    shown = list(workers.order_by("name").values_list("sandbox", flat=True))
-    if shown and all(words.startswith(UNABLE) for words in shown):
-        return f"no running worker can run them ({shown[0]}). {remedy}"
     return ""
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 from evaluators.kinds._base import ScriptCall
 from evaluators.sandbox.confinement import ProgramLimits
-from runs.execution.execution_ports import sandbox_in_force
+from runs.scripts import sandbox_in_force
 
 
 def test_without_the_switch_there_is_no_sandbox(settings):

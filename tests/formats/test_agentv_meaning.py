@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from evaluators.kinds._base import ScriptCall, ScriptResult
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.formats import suite_files
 from runs.specs.problems import UnreadableFileError
@@ -241,15 +243,122 @@ def test_a_value_among_the_variables_has_its_own_line() -> None:
 @pytest.mark.parametrize(
     ("prompts", "reason"),
     [
-        ('["{{ a }}", "{{ b }}"]', "is not one text"),
-        ("[]", "is not one text"),
-        ('["file://p.py"]', "names a file, and a program that writes prompts is not run"),
-        ("file://p.txt", "names a file, and a program that writes prompts is not run"),
+        ("[]", "prompts: needs one prompt"),
+        ("[3]", "prompts[0]: is no prompt; write it as a text, a list of messages, file://"),
+        ('["file://p.py"]', "prompts[0]: 'p.py' is a program; where it prints the prompt, write it as {function: p.py}"),
+        ("file://p.txt", "prompts: the file 'p.txt' is not among"),
+        ("[{function: p.py}]", "prompts[0]: the file 'p.py' is not among"),
+        ("[{function: [], id: x}]", "prompts[0]: function is no program"),
+        ("[{command: [echo, Hi]}]", "prompts[0]: the program echo Hi writes this prompt, and no program of a file is run"),
+        ('["{% if a %}b{% endif %}"]', "prompts[0]: uses {% … %}, and only variables are filled in here"),
     ],
-)
-def test_several_prompts_and_those_elsewhere_are_refused(prompts: str, reason: str) -> None:
+)  # fmt: skip
+def test_prompts_that_cannot_be_had_are_refused_with_their_place(prompts: str, reason: str) -> None:
     [problem] = problems(NEWEST.replace('["{{ input }}"]', prompts), "suite.yaml")
-    assert problem.startswith(f"suite.yaml, line 4, prompts: {reason}")
+    assert problem.startswith(f"suite.yaml, line 4, {reason}")
+
+
+MATRIX_OF_PROMPTS = """
+name: matrix
+providers: [llm]
+prompts:
+  - "Say {{ vars.phrase }} to {{ person.name }}."
+  - {label: In a file, file: prompts/long.md}
+  - file://prompts/only.txt
+  - - {role: system, content: "Be {{ tone }}."}
+    - {role: user, content: [{type: file, value: "{{ letter }}"}, {type: text, value: "{{ phrase }}"}]}
+  - {id: by program, command: [python3, prompts/write.py, "2"]}
+default_test: {vars: {tone: kind, person: {name: Ann}}}
+tests:
+  - id: A
+    criteria: Says {{ phrase }}
+    vars: {phrase: hei, letter: ./letters/a.txt, expected_output: "Hei, Ann"}
+    assert: [{type: contains, value: "{{ phrase }}"}, "Means {{ expected_output }}"]
+  - {id: 7, tags: [two], vars: {phrase: moi, letter: ./letters/a.txt, expected_output: 3}}
+"""
+PROMPT_FILES = {
+    "prompts/long.md": b"Long {{ phrase }}\r\nand {{tone}}",
+    "prompts/only.txt": b"{{ phrase }}\n",
+    "prompts/write.py": b"import words",
+    "prompts/words.py": b"",
+    "letters/a.txt": b"Dear Ann",
+}
+
+
+def test_every_prompt_of_the_newest_files_makes_a_case_of_each_test() -> None:
+    calls: list[ScriptCall] = []
+
+    def run(call: ScriptCall) -> ScriptResult:
+        calls.append(call)
+        messages = [{"role": "user", "content": "Write {{ phrase }}"}]
+        return ScriptResult(json.dumps({"messages": messages}), "", 0)
+
+    text = MATRIX_OF_PROMPTS.encode()
+    content = suite_files.read_suite(text, file="suite.yaml", files=PROMPT_FILES, run=run)
+    # Its results name their cases so: by the id of a prompt, its file, or the beginning of the hash of its text.
+    names = [
+        "prompt-6ec6febf33e6",
+        "prompts-long.md",
+        "prompts-only.txt",
+        "chat-51def8c5cfd1",
+        "by-program",
+    ]
+    inputs = {case.key: [turn["content"] for turn in case.input] for case in content.cases}
+    letter = '<file path="letters/a.txt">\nDear Ann\n</file>\nhei'
+    assert [key.partition("__prompt_")[0] for key in inputs] == ["A"] * 5 + ["7"] * 5
+    assert list(inputs.values())[:5] == [
+        ["Say hei to Ann."],
+        ["Long hei\nand kind"],
+        ["hei"],
+        ["Be kind.", letter],
+        ["Write hei"],
+    ]
+    assert [key.partition("__prompt_")[2] for key in list(inputs)[:5]] == names
+    first, last = content.cases[0], content.cases[-1]
+    assert (first.tags, last.tags) == ((names[0],), ("two", "by-program"))
+    assert (first.criteria, first.expected_output, last.expected_output) == (
+        "Says hei",
+        "Hei, Ann",
+        "3",
+    )
+    assert first.evaluators is not None
+    assert first.evaluators.children[1].config["rubrics"][0]["expected_outcome"] == "Means Hei, Ann"
+    # The program runs once, with the files around it; the variables are put into what it prints.
+    [call] = calls
+    assert call.command[-3:] == ("python3", "prompts/write.py", "2")
+    assert set(call.files) == {
+        "prompts/long.md",
+        "prompts/only.txt",
+        "prompts/write.py",
+        "prompts/words.py",
+    }
+    assert content.read_with == ("prompts/long.md", "prompts/only.txt", "prompts/write.py")
+    notes = [str(note) for note in content.warnings if "was run" in note.message]
+    assert notes == [
+        "suite.yaml, line 10, prompts: the program python3 prompts/write.py 2 was run and wrote this prompt; import "
+        "the file again after it changed"
+    ]
+
+    def fail(call: ScriptCall) -> ScriptResult:
+        return ScriptResult("", "no words", 2)
+
+    with pytest.raises(UnreadableFileError) as refused:
+        suite_files.read_suite(
+            text.replace(b"tone: kind, ", b""), file="suite.yaml", files=PROMPT_FILES, run=fail
+        )
+    assert [str(problem) for problem in refused.value.problems][:2] == [
+        "suite.yaml, line 10, prompts[4]: the program python3 prompts/write.py 2 writes this prompt and failed: the "
+        "script ended with exit code 2; stderr ends: no words",
+        "suite.yaml, line 13, tests: the prompt needs {{tone}}, which the vars of this case lack",
+    ]
+
+
+def test_a_prompt_is_asked_even_where_a_case_has_its_own_input() -> None:
+    text = "name: n\nproviders: [llm]\nprompts: ['Briefly: {{ input }}']\ntests: [{id: A, input: Why?, criteria: c}]\n"
+    [case] = read(text, "suite.yaml").cases
+    assert case.input == ({"role": "user", "content": "Briefly: Why?"},)
+    [case] = read(text.replace(" {{ input }}", "").replace("input: Why?, ", ""), "suite.yaml").cases
+    assert case.input[0]["content"] == "Briefly:"
 
 
 @pytest.mark.parametrize("type", ["skill-used", "not-skill-used", "skill-trigger"])

@@ -190,10 +190,8 @@ async def judge_by_script(
 def _read(result: ScriptResult, protocol: Protocol) -> Outcome:
     details = {"protocol": protocol, **_kept_details(result)}
     usage = Usage(latency_ms=result.duration_ms)
-    failure = _failure(result)
-    if failure:
-        reason = failure + _printed_text(result)
-        return Unscored(reason, stage=STAGE, details=details, usage=usage)
+    if failure := failure_text(result):
+        return Unscored(failure, stage=STAGE, details=details, usage=usage)
     try:
         score = (
             read_env_reply(result.stdout) if protocol == "env" else read_stdin_reply(result.stdout)
@@ -204,15 +202,20 @@ def _read(result: ScriptResult, protocol: Protocol) -> Outcome:
     return _storable_score(score, details, usage)
 
 
+def failure_text(result: ScriptResult) -> str:
+    """Say what stopped a script or how it failed, with the end of what it printed; "" if it succeeded."""
+    failure = _failure(result)
+    return failure + _printed_text(result) if failure else ""
+
+
 def _failure(result: ScriptResult) -> str:
-    """Say what stopped a script or how it failed; "" if it succeeded."""
     if result.exit_code is None:
         return f"the script was stopped by {result.ended_by or 'something outside'}"
     at = f" at {result.ended_by}" if result.ended_by else ""
     if result.exit_code or at:
         return f"the script ended with exit code {result.exit_code}{at}"
     if len(result.stdout) > MAX_REPLY_LENGTH:
-        return f"the script printed {len(result.stdout):,} characters; a verdict may have a million"
+        return f"the script printed {len(result.stdout):,} characters; at most a million are read"
     return ""
 
 

@@ -41,6 +41,7 @@ from runs.formats.table_mapping import CaseMapping, CasePart, find_part, guessed
 from runs.formats.tables import Table, read_table
 from runs.formats.tools import refuse_results
 from runs.models.suites import Suite
+from runs.scripts import prompt_programs
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import get_profile
 from runs.suites.services import create_suite, written_titles
@@ -140,7 +141,11 @@ class Command(SiteCommand):
         if options["profile"] and not paths:
             raise _misuse("--profile is for suite files; name them.")
         profile = options["profile"]
-        reading = read_suites(bundles_at(paths), profile=profile) if paths else FoundSuites(())
+        reading = (
+            read_suites(bundles_at(paths), profile=profile, run=prompt_programs(None))
+            if paths
+            else FoundSuites(())
+        )
         with transaction.atomic():
             stored = _import_suites(reading, options)
             recorded = _import_outputs(outputs, options["target"]) if outputs else None

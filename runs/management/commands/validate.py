@@ -12,6 +12,7 @@ from runs.cli.command import SiteCommand
 from runs.cli.terminal import print_line
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
+from runs.scripts import prompt_programs
 
 EPILOG = """\
 It reads what import reads, and needs no site. What only a site knows, such as whether a language model
@@ -50,7 +51,8 @@ class Command(SiteCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read them all; raises UnreadableFileError with every problem."""
-        found = read_suites(bundles_at(options["paths"]), profile=options["profile"])
+        run = prompt_programs(None, command="validate")
+        found = read_suites(bundles_at(options["paths"]), profile=options["profile"], run=run)
         for note in found.notes:
             print_line(self.stderr, str(note))
         for suite in found.suites:
