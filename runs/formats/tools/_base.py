@@ -23,6 +23,7 @@ from runs.formats.lines import (
     read_object,
     with_plain_numbers,
 )
+from runs.formats.prompt_programs import RunProgram, run_no_program
 from runs.formats.shared_texts import include_all, limit_shared_texts
 from runs.formats.tables import Table, read_table
 from runs.formats.yaml import YamlDocument, decode_text, read_document
@@ -45,7 +46,7 @@ class ToolFile:
     """A file with its values, before anybody knows which tool wrote it.
 
     It is one document, lines of JSON, a table, or an archive, of which only the content is known. `head` are
-    the first objects of lines, of a list or of a table.
+    the first objects of lines, of a list or of a table. `run` runs programs that write prompts.
     """
 
     path: str
@@ -53,6 +54,7 @@ class ToolFile:
     document: YamlDocument | None = None
     table: Table | None = None
     head: tuple[Mapping[str, Any], ...] = ()
+    run: RunProgram = run_no_program
 
     @property
     def value(self) -> Mapping[str, Any]:

@@ -33,6 +33,7 @@ from runs.formats.tools._base import (
     mapping,
     objects,
 )
+from runs.formats.tools.promptfoo_programs import is_function, written_prompts
 from runs.formats.yaml import YamlDocument, decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
 
@@ -212,10 +213,14 @@ def suite_name(description: Any, path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt with its label: a text, or turns with texts, which are templates."""
+    """A prompt with its label: a text, or turns with texts, which are templates.
+
+    One that a `program`, such as `prompts.py:ask`, writes has a content for each test alone.
+    """
 
     label: str
     content: Any
+    program: str = ""
 
     def input(self, variables: Mapping[str, Any], before: str, after: str) -> Any:
         """Return what a case asks; raises UnfillableError."""
@@ -301,6 +306,29 @@ class _Config:
         if path not in self.read_tests:
             self.read_tests[path] = list(_test_file(self, path))
         return self.read_tests[path]
+
+    def written(self, prompt: Prompt, variables: Sequence[Mapping[str, Any]]) -> list[Prompt]:
+        """Return a prompt with its content for each test, by their variables; one that failed is a problem."""
+        if not prompt.program:
+            return [prompt] * len(variables)
+        providers = _listed(self.file.value, PROVIDERS)
+        # A case is asked of any target, so that only a single provider is known to the prompt.
+        only = {"provider": {"id": _provider(providers[0])}} if len(providers) == 1 else {}
+        contexts = [{"vars": each, "config": {}, **only} for each in variables]
+        line = self.line("prompts")
+        try:
+            texts = written_prompts(
+                prompt.program, contexts, self.folder, self.files, self.file.run
+            )
+        except ValueError as error:
+            self.refuse(str(error), line, "prompts")
+            return []
+        self.note(
+            f"{prompt.program} was run and wrote its prompts; import the files again after it changed",
+            line,
+            "prompts",
+        )
+        return [replace(prompt, content=_content(include(text))) for text in texts]
 
     def value(self, path: str) -> Any:
         """Return what a file holds, which is read once: a document, or the text of any other file."""
@@ -426,6 +454,8 @@ def _prompts(config: _Config) -> list[Prompt]:
 
 
 def _template_code(prompt: Prompt) -> str:
+    if prompt.program:
+        return ""
     try:
         prompt.input({}, "", "")
     except UnfillableError as error:
@@ -447,11 +477,12 @@ def _prompt(config: _Config, item: Any, line: int) -> list[Prompt]:
     if not text.startswith(FILE) and not is_name:
         return [Prompt(label or text, _content(text))]
     if suffix.partition(":")[0] in PROMPT_PROGRAMS:
-        config.refuse(
-            f"{text!r} is a program, which is not run while importing; write its prompts here",
-            line,
-            "prompts",
-        )
+        program = text.removeprefix(FILE)
+        if is_function(program):
+            found = config.paths(program.partition(":")[0], line, "prompts")
+            return [Prompt(label or program, "", program)] if found else []
+        message = "is a program neither in Python nor in JavaScript; write its prompts here"
+        config.refuse(f"{program!r} {message}", line, "prompts")
         return []
     prompts: list[Prompt] = []
     for path in config.paths(text, line, "prompts"):
@@ -596,39 +627,59 @@ def _add_cases(config: _Config, prompts: Sequence[Prompt], tests: Sequence[Promp
         config.line("defaultTest", "assert", n)
         for n in range(len(objects(config.shared.get("assert"))))
     ]
+    rows = list(_rows(config, tests, len(prompts)))
+    written = [config.written(prompt, [variables for _, variables in rows]) for prompt in prompts]
+    if any(len(each) < len(rows) for each in written):
+        return
     seen: set[str] = set()
+    for n, (test, variables) in enumerate(rows):
+        case = _case(config, test, variables)
+        key = keys.key(
+            as_text(test.values.get("description")), variables, [test.values.get("assert")]
+        )
+        before, after = (as_text(_option(config, test, name)) for name in ("prefix", "suffix"))
+        for prompt in (each[n] for each in written):
+            whole = f"{key}{endings[prompt.label]}"
+            if whole in seen:
+                config.note(
+                    "the same test is written again and was left out",
+                    test.line,
+                    file=test.file,
+                    case=whole,
+                )
+                continue
+            seen.add(whole)
+            try:
+                asked = prompt.input(variables, before, after)
+            except UnfillableError as error:
+                # Other prompts were tried before there were cases.
+                message = (
+                    f"{prompt.program} wrote {error}, and only variables can be filled in here"
+                )
+                config.refuse(message, test.line)
+                return
+            tags = prompt_tags(prompt.label, labels)
+            lines = test.lines if "assertions" in case else (*shared_lines, *test.lines)
+            config.suite.add(
+                {"id": whole, **case, "input": asked, "tags": tags}, test.line, test.file, lines
+            )
+
+
+def _rows(
+    config: _Config, tests: Sequence[PromptfooTest], prompts: int
+) -> Iterator[tuple[PromptfooTest, dict[str, Any]]]:
+    """Yield each test with each combination of its variables; more than there may be is a problem."""
+    # Equal values make the same case again, and count too: lists multiply.
     count = 0
     for test in tests:
         for variables in _combinations(config, test):
-            # Equal values make the same case again, and count too: lists multiply.
-            count += len(prompts)
+            count += prompts
             if count > MAX_CASES:
                 config.refuse(
                     f"the variables make more than {MAX_CASES:,} cases; give a part of them"
                 )
                 return
-            case = _case(config, test, variables)
-            key = keys.key(
-                as_text(test.values.get("description")), variables, [test.values.get("assert")]
-            )
-            before, after = (as_text(_option(config, test, name)) for name in ("prefix", "suffix"))
-            for prompt in prompts:
-                whole = f"{key}{endings[prompt.label]}"
-                if whole in seen:
-                    config.note(
-                        "the same test is written again and was left out",
-                        test.line,
-                        file=test.file,
-                        case=whole,
-                    )
-                    continue
-                seen.add(whole)
-                asked = prompt.input(variables, before, after)
-                tags = prompt_tags(prompt.label, labels)
-                lines = test.lines if "assertions" in case else (*shared_lines, *test.lines)
-                config.suite.add(
-                    {"id": whole, **case, "input": asked, "tags": tags}, test.line, test.file, lines
-                )
+            yield test, variables
 
 
 def _option(config: _Config, test: PromptfooTest, name: str) -> Any:
