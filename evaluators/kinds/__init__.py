@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from evaluators.kinds._base import Kind, KindConfig
 from evaluators.kinds._judging import named_models
-from evaluators.kinds._prompts import is_reference, literal_variable, reference_text
+from evaluators.kinds._prompts import is_reference, literal_variable, named_file, reference_text
 from evaluators.kinds._refusals import (
     InvalidConfigError,
     Refusal,
@@ -125,7 +125,7 @@ def read_config(
 ) -> KindConfig:
     """Return the validated settings of an evaluator of that kind.
 
-    With `files`, prompts in files are read and checked too. Raises UnknownKindError, or InvalidConfigError
+    With `files`, prompts in files are read and checked too, and every named file must be there. Raises UnknownKindError, or InvalidConfigError
     naming the evaluator, the setting and a valid value.
     """
     kind = get_kind(name)
@@ -140,7 +140,8 @@ def read_config(
 
 def file_references(config: KindConfig) -> dict[str, str]:
     """Return the files of the suite that the settings name, by setting."""
-    values = {name: getattr(config, name) for name in config.prompt_fields}
+    fields = (*config.prompt_fields, *config.file_fields)
+    values = {name: getattr(config, name) for name in fields}
     return {name: value for name, value in values.items() if is_reference(value)}
 
 
@@ -157,7 +158,10 @@ def _file_texts(settings: KindConfig, files: Mapping[str, bytes], evaluator: str
     texts: dict[str, str] = {}
     for key, reference in file_references(settings).items():
         try:
-            texts[key] = reference_text(reference, files)
+            if key in settings.file_fields:
+                named_file(reference, files)
+            else:
+                texts[key] = reference_text(reference, files)
         except ValueError as error:
             raise InvalidConfigError(evaluator, (Refusal((key,), str(error)),)) from error
     return texts

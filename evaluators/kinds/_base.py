@@ -220,12 +220,14 @@ class PartsMissingError(DomainError):
 class KindConfig(BaseModel):
     """The settings of one evaluator; unknown keys are refused by name.
 
-    `prompt_fields` may name a file of the suite (`./prompts/tone.md`) in place of a text.
+    `prompt_fields` may name a file of the suite (`./prompts/tone.md`) in place of a text; `file_fields` name one of
+    any content.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     prompt_fields: ClassVar[tuple[str, ...]] = ()
+    file_fields: ClassVar[tuple[str, ...]] = ()
 
     def judged_settings(self) -> Mapping[str, object]:
         """Return the settings that a judge's answer depends on, by name, such as the text of a criterion.

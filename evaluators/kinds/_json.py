@@ -43,7 +43,7 @@ def find_json(text: str) -> Any:
         problem = error
     if text.lstrip().startswith(("{", "[")):
         raise problem
-    for block in reversed(list(_blocks(text))):
+    for block in reversed(list(fenced_blocks(text))):
         try:
             return _parsed(block)
         except RefusedJsonError:
@@ -135,7 +135,7 @@ def _parsed(text: str) -> Any:
     return read_json(text, number=_decimal, unstorable="keep")
 
 
-def _blocks(text: str) -> Iterator[str]:
+def fenced_blocks(text: str) -> Iterator[str]:
     """Yield the text of every block between lines of three backticks."""
     lines: list[str] | None = None
     for line in text.splitlines(keepends=True):

@@ -80,13 +80,18 @@ def reference_path(reference: str, folder: str = "") -> str:
     return "" if path.startswith(("..", "/")) else path
 
 
-def reference_text(reference: str, files: Mapping[str, bytes]) -> str:
-    """Return the text of a file; raises ValueError naming a file that is missing or not text."""
+def named_file(reference: str, files: Mapping[str, bytes]) -> bytes:
+    """Return the content of a file; raises ValueError naming a file that is missing."""
     path = reference_path(reference)
     if path not in files:
         raise ValueError(f"the file {reference.strip()!r} is not among the files of the suite")
+    return files[path]
+
+
+def reference_text(reference: str, files: Mapping[str, bytes]) -> str:
+    """Return the text of a file; raises ValueError naming a file that is missing or not text."""
     try:
-        return files[path].decode("utf-8-sig")
+        return named_file(reference, files).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"the file {reference.strip()!r} is not text in UTF-8") from error
 

@@ -178,7 +178,8 @@ def _files_named(
     fields: Fields, kind: Kind, name: str, config: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the settings that name a file of the suite, with its path there; "" for a missing file."""
-    paths = {key: str(config[key]) for key in kind.config.prompt_fields if key in config}
+    settings = (*kind.config.prompt_fields, *kind.config.file_fields)
+    paths = {key: str(config[key]) for key in settings if key in config}
     for key, reference in list(paths.items()):
         if not is_reference(reference):
             del paths[key]

@@ -41,7 +41,7 @@ from runs.target_kinds import target_kinds
 
 ONE_MODEL, MODELS, AGENT, AGENTS = "model", "models", "agent", "agents"
 # Settings, of any kind, that may name files of the suite.
-FILE_SETTINGS = ("prompt", "criteria", "instructions", "command", "script")
+FILE_SETTINGS = ("prompt", "criteria", "instructions", "command", "script", "database")
 MAX_FILES = 20
 
 

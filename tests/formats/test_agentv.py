@@ -216,6 +216,19 @@ def test_prompts_may_stand_in_files_beside_the_suite() -> None:
     assert content.files == {"prompts/tone.md": b"Is it kind?"}
 
 
+def test_a_database_that_an_evaluator_names_is_kept_as_it_is() -> None:
+    rows = "{name: rows, type: sql_equivalence, database: ../data/shop.db, query: SELECT 1}"
+    text = f"{HEAD}evaluators: [{rows}]\n{CASES}"
+    files = {"data/shop.db": b"SQLite format 3\0\xff"}
+
+    content = suite_files.read_suite(text.encode(), file="evals/suite.yaml", files=files)
+
+    assert content.evaluators.children[0].config["database"] == "./data/shop.db"
+    assert content.files == files
+    with pytest.raises(UnreadableFileError, match=r"the file '\.\./data/shop\.db'"):
+        suite_files.read_suite(text.encode(), file="evals/suite.yaml", files={})
+
+
 def test_the_suite_is_named_after_its_file_when_it_has_no_name() -> None:
     content = read(CASES, file="evals/Refund Policy.yaml")
 

@@ -242,6 +242,11 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
             "expected_output": '{"day": "2026-01-02", "total": 5, "lines": [], "id": 2}',
         },
     ),
+    "sql_equivalence": (
+        {"database": "CREATE TABLE t (a, b);INSERT INTO t VALUES (1, '<b>'), (2, 'x');"},
+        {},
+        {"text": "SELECT a, b FROM t", "expected_output": "SELECT a, b FROM t WHERE a = 2"},
+    ),
     "script": (
         {"script": "#!/bin/sh\necho", "protocol": "stdin", "config": {"strict": True}},
         {},
@@ -305,6 +310,14 @@ SHOWS = {
     "json_diff": [
         *("2 of 4 values as expected", "as expected", "missing", "not expected", "&lt;b&gt;"),
         "within 0.5 of",
+    ],
+    "sql_equivalence": [
+        *(
+            "0 of 1 expected rows are missing, 1 of 2 found are not",
+            "Expected: 1 row",
+            "2 rows, 1 shown",
+        ),
+        *("&lt;b&gt;", "SELECT a, b FROM t WHERE a = 2"),
     ],
     "script": [
         "Polite",
