@@ -157,6 +157,8 @@ urlpatterns = [
     ),
     path("suites/<slug:slug>/agreement/", reviews.suite_agreement, name="suite-agreement"),
     path("suites/<slug:slug>/agreement.csv", reviews.agreement_file, name="agreement-file"),
+    path("suites/<slug:slug>/agreement/people/", reviews.people_agreement, name="people-agreement"),
+    path("suites/<slug:slug>/agreement-people.csv", reviews.people_file, name="people-file"),
     path("suites/<slug:slug>/agreement/bands/", reviews.agreement_bands, name="agreement-bands"),
     path("suites/<slug:slug>/charts/", charts.suite_charts, name="suite-charts"),
     path("suites/<slug:slug>/charts/panels/", charts.chart_panels, name="chart-panels"),

@@ -24,6 +24,7 @@ from runs.lists import (
     MAX_INTEGER,
     MAX_PLACE_LENGTH,
     MAX_RUN_NAMES_LENGTH,
+    MAX_RUN_NUMBER,
     MAX_TEXT_LENGTH,
     Choice,
     Flag,
@@ -256,6 +257,26 @@ class ReviewsParams(QueryParams):
         required=False,
         max_length=MAX_TEXT_LENGTH,
         help_text=f"Only decisions on this run: {RUN_NAMES}.",
+    )
+
+
+class RunScopeParams(QueryParams):
+    """Which runs of a suite count."""
+
+    since = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_INTEGER,
+        required=False,
+        help_text="Only runs of this version of the suite and later ones.",
+    )
+    run = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_RUN_NUMBER,
+        required=False,
+        help_text="Only the run of this number.",
+    )
+    judge = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="Only runs of this judge."
     )
 
 

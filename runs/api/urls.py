@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from runs.api import (
+    agreement_calls,
     model_calls,
     review_calls,
     run_calls,
@@ -27,6 +28,11 @@ urlpatterns = [
         name="api-suite",
     ),
     path("suites/<slug:slug>/baseline", suite_calls.put_baseline, name="api-suite-baseline"),
+    path(
+        "suites/<slug:slug>/agreement/people",
+        agreement_calls.people_agreement,
+        name="api-people-agreement",
+    ),
     path("suites/<slug:slug>/file", views.suite_file, name="api-suite-file"),
     path("suites/<slug:slug>/versions", views.suite_versions, name="api-suite-versions"),
     path("suites/<slug:slug>/views", views.suite_views, name="api-suite-views"),

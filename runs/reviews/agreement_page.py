@@ -43,12 +43,16 @@ KAPPA_DIGITS = 2
 
 def kappa_text(agreement: JudgeAgreement) -> str:
     """Format kappa with its interval: `0.75 (0.51 to 0.92)`."""
-    if agreement.kappa is None:
+    return coefficient_text(agreement.kappa, agreement.low, agreement.high)
+
+
+def coefficient_text(value: float | None, low: float | None, high: float | None) -> str:
+    """Format a coefficient of −1 to 1 with its interval."""
+    if value is None:
         return MISSING
-    if agreement.low is None or agreement.high is None:
-        return _signed(agreement.kappa)
-    low, high = _signed(agreement.low), _signed(agreement.high)
-    return f"{_signed(agreement.kappa)} ({low} to {high})"
+    if low is None or high is None:
+        return _signed(value)
+    return f"{_signed(value)} ({_signed(low)} to {_signed(high)})"
 
 
 def rate_interval(rate: Rate) -> str:

@@ -210,8 +210,8 @@ def suite_agreement(suite: Suite, span: RunScope | None = None) -> SuiteAgreemen
     A result that was copied into another run counts once, where it was reviewed. Runs with an unreadable
     snapshot are left out.
     """
-    every = list(_reviewed(suite, span or RunScope()))
-    plans = dict(_plans({row.run_id for row in every}))
+    every = list(reviewed_results(suite, span or RunScope()))
+    plans = dict(readable_plans({row.run_id for row in every}))
     rows = [row for row in every if row.run_id in plans]
     verdicts = []
     for row in rows:
@@ -219,7 +219,7 @@ def suite_agreement(suite: Suite, span: RunScope | None = None) -> SuiteAgreemen
         if row.verdict:
             score = row.score if by_score else None
             verdicts.append(_judged(row, row.verdict, row.reviewed_verdict, score))
-    scores = _by_evaluator(rows, plans)
+    scores = evaluator_verdicts(rows, plans)
     policy = suite.policy
     return SuiteAgreement(
         verdicts=_figures("", verdicts, suite.pk),
@@ -246,7 +246,7 @@ def _figures(
     return JudgeFigures(path, agreement, tuple(judged))
 
 
-def _reviewed(suite: Suite, span: RunScope) -> Iterator[Result]:
+def reviewed_results(suite: Suite, span: RunScope) -> Iterator[Result]:
     """Yield the results whose review is closed; copies of results have no item in the queue."""
     rows = Result.objects.filter(run__in=span.of(suite), review_item__closed_at__isnull=False)
     consensus = rows.exclude(reviewed_verdict="").select_related("case", "review_item", "run")
@@ -254,7 +254,8 @@ def _reviewed(suite: Suite, span: RunScope) -> Iterator[Result]:
     yield from consensus.defer(*heavy).order_by("id")
 
 
-def _plans(runs: set[int]) -> Iterator[tuple[int, Plan]]:
+def readable_plans(runs: set[int]) -> Iterator[tuple[int, Plan]]:
+    """Yield the plans of runs by their ids, without those whose snapshot cannot be read."""
     for run in Run.objects.filter(pk__in=runs).only("snapshot"):
         try:
             yield run.pk, read_plan(run.snapshot)
@@ -267,7 +268,7 @@ def _judged(row: Result, machine: str, person: str, score: float | None = None) 
     return JudgedResult(row.pk, row.run.number, row.case.key, pair, score, row.repetition)
 
 
-def _by_evaluator(
+def evaluator_verdicts(
     rows: Sequence[Result], plans: Mapping[int, Plan]
 ) -> dict[str, list[JudgedResult]]:
     """Return by path the verdicts of each evaluator below the root, by the bands of its run."""
@@ -304,17 +305,23 @@ def _outcome_marks(rows: Sequence[Result]) -> Iterator[JudgedResult]:
                 yield _judged(row, MARK_WORDS[machine], MARK_WORDS[person])
 
 
-def _metric_labels(rows: Sequence[Result]) -> dict[str, list[JudgedResult]]:
-    """Return by metric the rounded scores of the judge and the labels of reviewers."""
-    by_id = {row.pk: row for row in rows}
+def metric_scores(results: Collection[int]) -> dict[int, dict[str, str]]:
+    """Return by result the judge's label of each metric: its rounded score, by the metric's key."""
     scores = EvaluatorScore.objects.filter(
-        result__in=by_id, kind=METRICS_KIND, state=ScoreState.SCORED
+        result__in=results, kind=METRICS_KIND, state=ScoreState.SCORED
     ).order_by("result_id", "position")
     judged: dict[int, dict[str, str]] = {}
     for result, metrics in scores.values_list("result_id", "details__metrics"):
         judged.setdefault(
             result, {entry["key"]: str(round(entry["score"])) for entry in metrics or ()}
         )
+    return judged
+
+
+def _metric_labels(rows: Sequence[Result]) -> dict[str, list[JudgedResult]]:
+    """Return by metric the rounded scores of the judge and the labels of reviewers."""
+    by_id = {row.pk: row for row in rows}
+    judged = metric_scores(by_id)
     by_metric: dict[str, list[JudgedResult]] = defaultdict(list)
     reviews = Review.objects.standing().filter(result__in=judged).order_by("id")
     for result, labels in reviews.values_list("result_id", "metric_labels"):

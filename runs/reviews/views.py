@@ -57,6 +57,8 @@ from runs.reviews.page import (
     people,
     review_page,
 )
+from runs.reviews.people import PeopleQuery
+from runs.reviews.people_page import people_csv, people_page
 from runs.reviews.services import (
     AlreadyDecidedError,
     ItemTakenError,
@@ -375,6 +377,25 @@ def agreement_file(request: MemberRequest, slug: str) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     page = agreement_page(suite, AgreementQuery.read(request.GET), request.user)
     return csv_answer(agreement_csv(page.judges), f"{slug}-agreement.csv")
+
+
+@require_safe
+@may_view
+def people_agreement(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show how far people agree with each other about the results of a suite."""
+    suite = get_suite_or_404(slug=slug)
+    page = people_page(suite, PeopleQuery.read(request.GET))
+    context = {"suite": suite, "page": page, "head": suite_head(suite)}
+    return render(request, "reviews/people.html", context)
+
+
+@require_safe
+@may_view
+def people_file(request: MemberRequest, slug: str) -> HttpResponse:
+    """Return how far people agree with each other as a CSV file."""
+    suite = get_suite_or_404(slug=slug)
+    text = people_csv(suite, PeopleQuery.read(request.GET))
+    return csv_answer(text, f"{slug}-agreement-people.csv")
 
 
 @require_POST

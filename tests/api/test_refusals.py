@@ -30,7 +30,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 NOW = datetime.now(tz=UTC)
 CALLS = (
     *("/api/", "/api/schema", "/api/suites", "/api/suites/support", "/api/suites/support/versions"),
-    *("/api/suites/support/versions/1", "/api/suites/support/cases", "/api/runs"),
+    *("/api/suites/support/versions/1", "/api/suites/support/agreement/people"),
+    *("/api/suites/support/cases", "/api/runs"),
     "/api/suites/support/views",
     *("/api/suites/support/cases/C-1", "/api/runs/support:1", "/api/runs/support:1/results"),
     *("/api/targets", "/api/targets/{target}", "/api/models", "/api/models/juno"),

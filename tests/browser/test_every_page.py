@@ -58,6 +58,7 @@ PAGES = (
     "/suites/elsewhere/runs/1/",
     "/suites/elsewhere/runs/1/greeting/1/",
     "/suites/support/agreement/",
+    "/suites/support/agreement/people/",
     "/suites/elsewhere/agreement/",
     "/suites/support/charts/",
     "/suites/support/charts/?target=nobody",
