@@ -268,9 +268,13 @@ def _headers_problem(headers: Sequence[Header], target: Target) -> str:
 
 
 def check_recorded(target: Target, cases: Sequence[Case]) -> None:
-    """Raise NoOutputsError for a target that replays outputs and has none for the cases."""
+    """Raise NoOutputsError for a target that replays outputs and has none for the cases.
+
+    Nobody deletes the outputs until the caller's transaction, which makes the run, has ended.
+    """
     if not target_kind(target).replays:
         return
+    Target.objects.select_for_update(no_key=True).get(pk=target.pk)
     uploads = RecordedOutput.objects.filter(target=target)
     if uploads.exists():
         recorded = not {case.key for case in cases}.isdisjoint(

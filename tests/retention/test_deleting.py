@@ -33,10 +33,12 @@ from runs.retention import services
 from runs.retention.queries import Selection, select_runs
 from runs.retention.services import DataHeldError, begin_removal, remove_data
 from runs.reviews.services import ask_for_review
+from runs.running.services import start_run
 from tests.support.factories import (
     make_call,
     make_campaign,
     make_case,
+    make_model,
     make_result,
     make_run,
     make_score,
@@ -482,6 +484,21 @@ def test_recorded_outputs_are_named_and_deleted(editor_client: Client) -> None:
     entry = AuditEntry.objects.get(object_type="recorded_outputs")
     assert entry.before is not None
     assert (entry.object_name, entry.before["outputs"]) == ("replay", 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_recorded_outputs_stay_for_a_run_that_is_being_started() -> None:
+    suite, target = make_suite(cases=1, judge=make_model()), make_target(name="replay")
+    RecordedOutput.objects.create(target=target, case_key="C-001", output={"output": "hi"})
+    with ThreadPoolExecutor() as threads:
+        with transaction.atomic():
+            start_run(suite=suite, target=target, started_by=None)
+            deleting = in_thread(
+                threads, partial(services.delete_recorded_outputs, target, by=None)
+            )
+        with pytest.raises(DataHeldError, match="has not ended"):
+            deleting.result()
+    assert RecordedOutput.objects.exists()
 
 
 def test_a_held_run_is_refused_by_the_service_too() -> None:
