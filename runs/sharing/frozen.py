@@ -30,6 +30,7 @@ from runs.compare.changes import (
     change_table,
 )
 from runs.compare.comparison import Comparison, comparison_heading
+from runs.compare.conclusion import judging_text
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
 from runs.compare.measures import GROUPS, IntervalBar
@@ -189,7 +190,8 @@ def shared_comparison(
 
 
 def _comparison_verdict(page: ComparisonPage) -> dict[str, str]:
-    sentence = page.conclusion.sentence
+    # How the judging differs may name cases and files; higher levels list the differences.
+    sentence = page.conclusion.sentence.replace(f"{judging_text(page.comparison)} ", "")
     for side in (page.comparison.baseline, page.comparison.candidate):
         # The name of a suite is no figure, so this level must not show it.
         sentence = sentence.replace(f"{side.run.suite.slug}{side.run}", f"Run {side.run}")

@@ -35,7 +35,9 @@ def compare(baseline: Run, candidate: Run) -> Comparison:
     return build_comparison(baseline, candidate, Tolerances())
 
 
-def test_the_first_line_says_that_only_the_judging_differs_and_how(viewer_client: Client) -> None:
+def test_the_first_line_says_that_only_the_judging_differs_and_how(
+    viewer_client: Client, editor_client: Client
+) -> None:
     source = finished_run()
     run = judged_again(source)
     comparison = compare(source, run)
@@ -59,6 +61,11 @@ def test_the_first_line_says_that_only_the_judging_differs_and_how(viewer_client
     )
     assert answer.json()["text"].startswith(first)
     assert answer.json()["conclusion"].startswith("Only the judging differs: ")
+    for level, has_names in (("figures", False), ("outputs", True)):
+        fields = {"kind": "comparison", "detail_level": level, **names}
+        shared = editor_client.get(reverse("runs:share-new"), fields).content.decode()
+        assert "<strong>Only the judging differs.</strong>" in shared
+        assert ("C-4" in shared) is has_names
 
 
 def test_two_runs_that_judged_one_source_share_its_outputs_until_the_target_answers_again() -> None:
