@@ -54,7 +54,15 @@ class Command(SiteCommand):
         """Return the link."""
         if options["first"] and User.objects.filter(last_login__isnull=False).exists():
             return ""
-        user = self._user(options["username"])
+        username = options["username"]
+        if options["first"] and User.objects.exists():
+            # createadmin may have added one of another name.
+            admins = User.objects.filter(groups__name=Role.ADMIN.value, is_active=True)
+            first = admins.order_by("pk").first()
+            if first is None:
+                return ""
+            username = first.username
+        user = self._user(username)
         if options["remove_second_factor"] and remove_factors(user, by=None):
             self.stderr.write(f"{user.username} has no second factor now.")
         return full_url(login_path(user), options["url"])

@@ -125,6 +125,14 @@ def test_the_first_link_is_printed_until_somebody_has_logged_in(client: Client, 
     assert printed_link("--first") == ""
 
 
+def test_the_first_link_is_for_an_admin_of_any_name(client: Client, viewer: User) -> None:
+    assert printed_link("--first") == ""
+    make_member("admin", "ada")
+    link = printed_link("--first")
+    client.post(link[link.index("/login/") :])
+    assert User.objects.get(last_login__isnull=False).username == "ada"
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_link_that_is_opened_by_four_at_once_logs_one_in(
     monkeypatch: pytest.MonkeyPatch,
