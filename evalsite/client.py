@@ -182,6 +182,13 @@ class Evalsite:
         headers = {"Idempotency-Key": key} if key else {}
         return self._send("POST", path, json={} if body is None else body, headers=headers)
 
+    def replace(self, path: str, old: Any, new: Any) -> None:
+        """Replace what is at a path, which was `old`; raises EvalsiteError if somebody has changed it since."""
+        response = self._answer("GET", path)
+        if _read(response) != old:
+            raise EvalsiteError(f"Somebody has just changed {path}. Look at it, then try again.")
+        self._send("PUT", path, json=new, headers={"If-Match": response.headers["ETag"]})
+
     def put_file(self, path: str, content: bytes, media_type: str) -> Any:
         """Return the answer to a call that stores a file, such as `suites/support-agent`."""
         return self._send("PUT", path, content=content, headers={"Content-Type": media_type})

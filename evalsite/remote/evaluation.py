@@ -286,8 +286,7 @@ def _chat_target(site: Evalsite, name: str, model: str) -> str:
             f"There is already another target named {own}. Use it with --target, or rename it."
         )
     elif name and same["config"] != config:
-        content = json.dumps(body).encode()
-        site.put_file(f"targets/{same['id']}", content, "application/json")
+        site.replace(f"targets/{same['id']}", same, body)
     return own
 
 

@@ -149,6 +149,12 @@ def test_models_and_several_targets_are_asked_by_the_site(
     assert shown.count("Passed: both gates met.") == 4
     assert {chat.body["model"] for chat in model_server.chats} == {"one", "two"}
 
+    copy = Target.objects.get(name="polite with two")
+    with pytest.raises(EvalsiteError, match=f"Somebody has just changed targets/{copy.pk}"):
+        commands.Evalsite(ADDRESS).replace(f"targets/{copy.pk}", {"name": "as it was"}, {})
+    copy.refresh_from_db()
+    assert copy.config["system_prompt"] == "Be brief."
+
     make_target(name="none", kind="pushed")
     assert evaluate("--target", "none", *with_model) == 3
     assert "none is of kind pushed and uses no language model" in capsys.readouterr().err
