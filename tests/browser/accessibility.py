@@ -20,15 +20,24 @@ ALL_BUT_CONTRAST = {**EVERY_RULE, "rules": {"color-contrast": {"enabled": False}
 # As high as the page: otherwise elements under a sticky bar count as too close to it.
 WIDE, NARROW = ViewportSize(width=1440, height=6000), ViewportSize(width=360, height=6000)
 RUN = "options => axe.run(document, options).then(results => results.violations)"
-# The rule about contrast takes half of the time of all rules. Its answer depends on the colours and the size of a text
-# and on what is painted behind it, so of texts that look the same it is asked about one. They are chosen and handed
-# to axe at once: a live part of the page may be replaced at any time.
+# The rule about contrast takes most of the time of all rules. Its answer depends on the colours and the size of a text
+# and on what is painted around and behind it, so of texts that look the same it is asked about one. They are chosen and
+# handed to axe at once: a live part of the page may be replaced at any time.
 RUN_ON_NEW_LOOKS = """async ([checked, options]) => {
-    const paints = element => {
-        if (!element) return "";
+    const paint = element => {
         const {backgroundColor, backgroundImage, opacity, filter} = getComputedStyle(element);
         const own = [backgroundColor, backgroundImage, opacity, filter].join(" ");
-        return (own === "rgba(0, 0, 0, 0) none 1 none" ? "" : own + "; ") + paints(element.parentElement);
+        return own === "rgba(0, 0, 0, 0) none 1 none" ? "" : own + "; ";
+    };
+    const around = new Map([[null, ""]]);
+    const paintAround = element => {
+        if (!around.has(element)) around.set(element, paint(element) + paintAround(element.parentElement));
+        return around.get(element);
+    };
+    const paintBehind = element => {
+        const {x, y, width, height} = element.getBoundingClientRect();
+        const there = document.elementsFromPoint(x + width / 2, y + height / 2);
+        return there.filter(other => !other.contains(element) && !element.contains(other)).map(paint).join("");
     };
     const hasText = element => element.matches("input, select, textarea")
         || [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
@@ -36,7 +45,8 @@ RUN_ON_NEW_LOOKS = """async ([checked, options]) => {
     for (const element of document.body.querySelectorAll("*")) {
         if (!hasText(element) || !element.checkVisibility()) continue;
         const {color, fontSize, fontWeight} = getComputedStyle(element);
-        looks.set([color, fontSize, fontWeight, paints(element)].join("; "), element);
+        const look = [color, fontSize, fontWeight, paintAround(element), paintBehind(element)].join("; ");
+        looks.set(look, element);
     }
     checked.forEach(look => looks.delete(look));
     if (!looks.size) return [[], []];
@@ -59,19 +69,18 @@ def violations(page: Page, rules: Mapping[str, Any] = EVERY_RULE) -> Found:
 def violations_in_every_look(page: Page, checked: set[str]) -> Found:
     """Return what a page breaks wide and narrow, light and dark.
 
-    Every rule is checked in both widths. Contrast is checked of all texts when wide and light, and otherwise of those
-    that look like none before; `checked` holds those looks from page to page.
+    Contrast is checked of texts that look like none before; `checked` holds their looks from page to page.
+    Every other rule is checked in both widths.
     """
-    page.set_viewport_size(WIDE)
-    page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    found = violations(page)
-    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
-    found += _contrasts(page, checked)
-    page.set_viewport_size(NARROW)
-    found += violations(page, ALL_BUT_CONTRAST)
-    found += _contrasts(page, checked)
-    page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    return found + _contrasts(page, checked)
+    found = []
+    for size, *themes in ((WIDE, "light", "dark"), (NARROW, "dark", "light")):
+        page.set_viewport_size(size)
+        for theme in themes:
+            page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            found += _contrasts(page, checked)
+            if theme == themes[0]:
+                found += violations(page, ALL_BUT_CONTRAST)
+    return found
 
 
 def _contrasts(page: Page, checked: set[str]) -> Found:

@@ -14,7 +14,7 @@ from tests.support.queue import queued_run
 
 PAGE = """<!doctype html><html lang="en"><title>Page</title><meta name="viewport" content="width=device-width">
 <style>:root {{ color-scheme: light dark }} main {{ font-size: 16px; color: CanvasText; background: Canvas }} {style}
-</style><main><h1>Page</h1><ul><li>One</li><li class="b">Two</li></ul></main>"""
+</style><main><i></i><h1>Page</h1><ul><li>One</li><li class="b">Two</li></ul></main>"""
 
 
 def rules_broken(page: Page, style: str, checked: set[str]) -> list[str]:
@@ -36,6 +36,14 @@ def test_a_text_that_is_hard_to_read_in_one_look_is_found(page: Page, condition:
     assert rules_broken(page, "", checked) == []
     style = f"@media {condition} {{ .b {{ color: #777; background: #888 }} }}"
     assert "color-contrast" in rules_broken(page, style, checked)
+
+
+def test_a_text_that_another_part_lies_behind_has_a_look_of_its_own(page: Page) -> None:
+    checked: set[str] = set()
+    raised = ".b { position: relative; z-index: 1 }"
+    assert rules_broken(page, raised, checked) == []
+    behind = "i { position: absolute; inset: 0; background: #888 }"
+    assert "color-contrast" in rules_broken(page, raised + behind, checked)
 
 
 def test_a_page_that_is_too_broad_on_a_phone_is_found(page: Page) -> None:
