@@ -22,7 +22,7 @@ from runs.lists import Control, HeadCell, ListQuery, Sort, head_cell
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Target
 from runs.results.runs import RunRow, run_row, with_list_columns
-from runs.target_kinds import UnknownTargetKindError, get_target_kind, target_kinds
+from runs.target_kinds import target_kinds
 
 RUNS_SHOWN = 20
 
@@ -88,10 +88,12 @@ class SuiteHistory:
 
 @dataclass(frozen=True, slots=True)
 class TargetPage:
-    """Everything a target's page shows."""
+    """Everything a target's page shows; one that `replays` its outputs is tried without a request."""
 
     kind_label: str
     manual: str
+    replays: bool
+    can_be_tried: bool
     settings: tuple[Setting, ...]
     recorded: int
     examples: tuple[str, ...]
@@ -148,7 +150,7 @@ def target_table(query: TargetsQuery) -> TargetTable:
             target.pk,
             target.name,
             target.description,
-            _kind(target)[0],
+            _kind_label(target),
             target.model.name if target.model else "",
             record,
         )
@@ -250,12 +252,14 @@ def _suite_history(target: Target, runs: Sequence[Run]) -> SuiteHistory:
 
 def target_page(target: Target) -> TargetPage:
     """Return the page of one target."""
-    label, manual = _kind(target)
+    kind = target_kinds().get(target.kind)
     recorded = target.recorded_outputs.order_by("pk")
     runs = with_list_columns(target.runs.all())
     return TargetPage(
-        kind_label=label,
-        manual=manual,
+        kind_label=_kind_label(target),
+        manual=kind.manual if kind else "",
+        replays=bool(kind and kind.replays),
+        can_be_tried=bool(kind and not kind.awaits),
         settings=tuple(_setting(target, name, target.config[name]) for name in _in_order(target)),
         recorded=recorded.count(),
         examples=tuple(recorded.values_list("case_key", flat=True)[:5]),
@@ -265,12 +269,9 @@ def target_page(target: Target) -> TargetPage:
     )
 
 
-def _kind(target: Target) -> tuple[str, str]:
-    try:
-        kind = get_target_kind(target.kind)
-    except UnknownTargetKindError:
-        return target.kind, ""
-    return kind.label, kind.manual
+def _kind_label(target: Target) -> str:
+    kind = target_kinds().get(target.kind)
+    return kind.label if kind else target.kind
 
 
 def _in_order(target: Target) -> list[str]:

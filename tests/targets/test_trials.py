@@ -306,6 +306,11 @@ def test_recorded_outputs_are_tried_by_their_case(editor_client: Client) -> None
     assert "Nothing recorded:" in work()
     form = editor_client.get(reverse("runs:target-new") + "?kind=recorded").content.decode()
     assert "Try it on a case" not in form
+    page = editor_client.get(reverse("runs:target", args=[target.pk])).content.decode()
+    assert "nothing is charged" in page
+    assert "real request" not in page
+    pushed = reverse("runs:target", args=[make_target(kind="pushed").pk])
+    assert "Try it on a case" not in editor_client.get(pushed).content.decode()
 
 
 def test_who_waits_is_told_when_no_worker_comes(editor_client: Client, editor: User) -> None:
