@@ -42,7 +42,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 @never_cache
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if database, broker and a worker are available and no work is left lying, else 503.
+    """Answer 200 if database, broker and a worker are available and no work waits unclaimed, else 503.
 
     The answer has the state of each part. `?parts=database,broker` checks only some of them: a web
     process is healthy without a worker.
