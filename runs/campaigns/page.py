@@ -34,7 +34,7 @@ from runs.costs import with_origins
 from runs.lists import NEWEST_FIRST, Control, HeadCell, ListQuery, head_cell
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunStatus
 from runs.models.suites import Suite
-from runs.results.runs import with_list_columns
+from runs.results.runs import RunVerdict, run_verdict, with_list_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,19 @@ class CampaignPage:
     def state(self) -> str:
         """Return a text that changes when a run starts or ends."""
         return "-".join(run.status for run in self.runs)
+
+    def ended_since(self, state: str) -> Sequence[tuple[Run, RunVerdict]]:
+        """Return the runs that were active in an earlier state and have ended, each with its verdict."""
+        earlier = state.split("-")
+        if len(earlier) != len(self.runs):
+            return ()
+        return [
+            (run, verdict)
+            for run, status in zip(self.runs, earlier, strict=True)
+            if status in ACTIVE_RUN_STATUSES
+            and not run.is_active
+            and (verdict := run_verdict(run, ()))
+        ]
 
     @cached_property
     def cases(self) -> Mapping[int, CaseOutcomes]:

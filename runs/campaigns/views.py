@@ -69,8 +69,10 @@ def campaign_live(request: HttpRequest, pk: int) -> HttpResponse:
     """Return what changes while runs are running; polling ends with the last of them."""
     page = _page(request, pk)
     status = 200 if page.active else STOP_POLLING
-    response = _part(request, page, "live", status=status)
-    if request.GET.get("was", page.state) != page.state:
+    earlier = request.GET.get("was", page.state)
+    ended = page.ended_since(earlier)
+    response = _part(request, page, "live", status=status, ended=ended)
+    if earlier != page.state:
         response["HX-Trigger"] = "campaign-changed"
     return response
 
@@ -169,10 +171,11 @@ def _shown(
 
 
 def _part(
-    request: HttpRequest, page: CampaignPage, part: str, *, status: int = 200
+    request: HttpRequest, page: CampaignPage, part: str, *, status: int = 200, **more: object
 ) -> HttpResponse:
     """Return a part of the page, at the address of the page."""
-    response = render(request, f"campaigns/_{part}.html", {"page": page}, status=status)
+    context = {"page": page, **more}
+    response = render(request, f"campaigns/_{part}.html", context, status=status)
     if "was" not in request.GET:
         follow_address(request, response, (page.url + page.address).rstrip("?"))
     return response

@@ -185,6 +185,13 @@ def test_runs_that_are_on_are_polled_until_the_last_is_over(
     assert (live.status_code, live["HX-Trigger"]) == (286, "campaign-changed")
     assert "every 2s" not in live.text
     assert f"run #{on.number}" in live.text
+    assert live.text.count("data-ended") == 2
+    assert f"Customer support #{on.number} ended. Not evaluated: the run is incomplete." in words(
+        live.text
+    )
+    viewer_client.cookies["run-notices"] = "off"
+    silent = viewer_client.get(at(campaign, "live"), {"was": "completed-running-queued"})
+    assert "data-ended" not in silent.text
 
 
 def test_nobody_leads_where_no_run_was_completed(viewer_client: Client, campaign: Campaign) -> None:
