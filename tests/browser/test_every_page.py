@@ -20,6 +20,7 @@ from runs.models.runs import Campaign, RunEvent
 from runs.models.sharing import ShareLink, token_hash
 from runs.models.suites import Suite
 from runs.models.traces import Trace, TraceSpan
+from runs.results.case_rows import COLUMNS
 from runs.reviews.services import ReviewDecision, decide
 from runs.sharing.services import read_subject, share_document, share_sources
 from runs.suites.services import record_version
@@ -240,8 +241,9 @@ def share(kind: str, fields: dict[str, str]) -> None:
     )
 
 
-WIDTHS = (360, 600, 720, 900, 1024, 1440, 1920)
-# The titles of heads that are narrower than they must be, and how far the page reaches beyond the window.
+WIDTHS = (360, 600, 720, 900, 1024, 1280, 1440, 1920)
+# The titles of heads that are narrower than they must be, tables whose last columns cannot be reached, and how far the
+# page reaches beyond the window.
 LAYOUT = """() => {
   const narrow = [...document.querySelectorAll(".head > div")].flatMap((title) => {
     const { width } = title.getBoundingClientRect();
@@ -250,8 +252,14 @@ LAYOUT = """() => {
     const room = head.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
     return width < Math.min(320, room) - 1 ? [`title ${Math.round(width)} px`] : [];
   });
+  const cut = [...document.querySelectorAll(".panel table")].flatMap((table) => {
+    const panel = table.closest(".panel");
+    const beyond = Math.round(table.getBoundingClientRect().right - panel.getBoundingClientRect().right);
+    const scrolls = getComputedStyle(table.parentElement).overflowX === "auto";
+    return beyond > 1 && !scrolls && table.checkVisibility() ? [`${table.className} cut by ${beyond} px`] : [];
+  });
   const broad = document.documentElement.scrollWidth - innerWidth;
-  return [...narrow, ...(broad > 0 ? [`${broad} px too broad`] : [])];
+  return [...narrow, ...cut, ...(broad > 0 ? [`${broad} px too broad`] : [])];
 }"""
 
 
@@ -281,7 +289,8 @@ def test_every_page_is_accessible_and_holds_at_every_width(
             box.check()
         found += violations_in_every_look(page, checked)
     # Their looks are checked with suites of other states, in test_suites.py.
-    for path in ("/", "/suites/support/", "/suites/support/cases/"):
+    every_column = f"/suites/support/runs/1/?columns={','.join(COLUMNS)}"
+    for path in ("/", "/suites/support/", "/suites/support/cases/", every_column):
         page.goto(f"{live_server.url}{path}")
         broken += broken_layouts(page)
     assert found == []
