@@ -104,7 +104,7 @@ class AnswerDoc(ResponseDoc):
 
 
 class SharedCaseDoc(QuestionDoc):
-    """A case. Its place in the list is a figure; its key and title are names."""
+    """A case. Its place in the order of the suite is a figure; its key and title are names."""
 
     place: Count
     key: Name

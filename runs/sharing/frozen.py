@@ -52,6 +52,7 @@ from runs.sharing.parts import (
     STATES,
     TextBudget,
     add_texts,
+    case_places,
     case_titles,
     document_head,
     evaluator_findings,
@@ -81,13 +82,13 @@ def changes(comparison: Comparison, query: ComparisonQuery) -> Iterator[ChangeRo
             return
 
 
-def case_row(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
-    """Return a case: its place in the order, both sides and the change between them."""
+def case_row(place: int, row: ChangeRow, scale: int) -> dict[str, Any]:
+    """Return a case: its place in the suite, both sides and the change between them."""
     change = row.change
     before, after = change.baseline, change.candidate
     growth = {column.name: sides.change for column, sides in row.cells if sides}
     return {
-        "place": number,
+        "place": place,
         "key": change.case,
         "title": row.title,
         "label": row.label,
@@ -128,8 +129,9 @@ def shared_comparison(
     page = comparison_page(comparison, query)
     tolerances = comparison.tolerances
     before, after = comparison.baseline.run, comparison.candidate.run
+    places = case_places(before, after)
     rows = islice(changes(comparison, query), MAX_CASES)
-    cases = [case_row(number, row, after.scale) for number, row in enumerate(rows, 1)]
+    cases = [case_row(places[row.change.case], row, after.scale) for row in rows]
     has_texts = detail_level.reaches(DetailLevel.OUTPUTS)
     texts = cases[: MAX_WITH_TEXTS if has_texts else 0]
     add_texts(texts, (before, after), detail_level, TextBudget())
@@ -240,13 +242,13 @@ def shared_run(run: Run, *, detail_level: DetailLevel, now: datetime) -> SharedR
     """Describe a run for a share link, with all figures; `filter_document` hides those of higher levels."""
     live = run_live(run, now=now)
     summaries = sorted(case_summaries(run), key=_case_order)
-    titles, people = case_titles(run), reviewed_verdicts(run)
+    titles, places, people = case_titles(run), case_places(run), reviewed_verdicts(run)
     cases = [
         {
-            **_case(number, case, titles.get(case.case, ""), run.scale),
+            **_case(places[case.case], case, titles.get(case.case, ""), run.scale),
             "people": people.get(case.case, ""),
         }
-        for number, case in enumerate(summaries[:MAX_CASES], 1)
+        for case in summaries[:MAX_CASES]
     ]
     texts = cases[: MAX_WITH_TEXTS if detail_level.reaches(DetailLevel.OUTPUTS) else 0]
     add_texts(texts, (run,), detail_level, TextBudget())
@@ -308,9 +310,9 @@ def _run_facts(run: Run, live: RunLive) -> list[str]:
     ]
 
 
-def _case(number: int, case: CaseSummary, title: str, scale: int) -> dict[str, Any]:
+def _case(place: int, case: CaseSummary, title: str, scale: int) -> dict[str, Any]:
     return {
-        "place": number,
+        "place": place,
         "key": case.case,
         "title": title,
         "state": STATES.get(case.state, case.state),

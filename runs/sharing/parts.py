@@ -379,6 +379,13 @@ def evaluator_findings(ids: Sequence[int]) -> Mapping[int, list[Mapping[str, Any
     return by_result
 
 
+def case_places(*runs: Run) -> Mapping[str, int]:
+    """Return the place of each case in the order of the suite: where names are hidden, the same number in every link."""
+    results = Result.objects.filter(run__in=runs).order_by("position", "run")
+    keys = dict.fromkeys(results.values_list("case__key", flat=True))
+    return {key: place for place, key in enumerate(keys, 1)}
+
+
 def case_titles(run: Run) -> Mapping[str, str]:
     """Return the titles of a run's cases by key; one query."""
     cases = Case.objects.filter(results__run=run).order_by()

@@ -26,7 +26,10 @@ TEMPLATES = {
     "result": "sharing/_shared_result.html",
 }
 LEFT_OUT = {
-    DetailLevel.FIGURES: "Inputs, outputs and the names of cases and suites are left out.",
+    DetailLevel.FIGURES: (
+        "Inputs, outputs and the names of cases and suites are left out. "
+        "Cases are numbered in the order of their suite."
+    ),
     DetailLevel.CASE_NAMES: "Inputs and outputs are left out.",
     DetailLevel.OUTPUTS: "Traces are left out.",
     DetailLevel.TRACES: "",

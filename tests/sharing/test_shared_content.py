@@ -30,6 +30,7 @@ from tests.support.factories import (
     make_result,
     make_run,
     make_score,
+    make_scored_run,
     make_suite,
     make_target,
 )
@@ -160,6 +161,21 @@ def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digi
         "Score gate 80%",
     ):
         assert " ".join(text.split()) in page
+
+
+VERDICTS = (["pass", "pass", "pass"], ["pass", "pass", "fail"])
+
+
+def test_a_case_without_its_name_has_the_same_number_in_every_link(
+    editor_client: Client, client: Client
+) -> None:
+    suite = make_suite(slug="numbered")
+    runs = [make_scored_run(verdicts=verdicts, suite=suite) for verdicts in VERDICTS]
+    for kind in ("run", "comparison"):
+        text = text_of(client.get(share(editor_client, subject((runs[0], runs[1]), kind))))
+        assert "Cases are numbered in the order of their suite." in text
+        # The worst comes first.
+        assert re.findall(r"Case (\d)", text) == ["3", "1", "2"], kind
 
 
 def test_what_changed_is_counted_above_the_cases_and_the_policy_is_told_in_words(
