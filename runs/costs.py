@@ -31,11 +31,13 @@ from runs.models.database import among
 from runs.models.results import (
     ANSWERED,
     ENDED_RESULT_STATUSES,
+    JUDGE_PURPOSES,
     CallPurpose,
     CallStatus,
     ModelCall,
     Result,
     ResultStatus,
+    cost_purpose,
 )
 from runs.models.runs import Run, RunStatus
 from runs.target_kinds import get_target_kind
@@ -123,7 +125,7 @@ def with_costs(runs: QuerySet[Run]) -> QuerySet[Run]:
     # Reading all outputs would slow a list, so only a cost of zero is checked. Ordered, PostgreSQL
     # reads only the run's own results; otherwise it searches those of all runs.
     first = outputs.order_by("position", "repetition").values("pk")[:1]
-    judged = Exists(calls.filter(purpose=CallPurpose.EVALUATION))
+    judged = Exists(calls.filter(purpose__in=JUDGE_PURPOSES))
     scored = Result.objects.filter(
         run=OuterRef("pk"), evaluation_cost_usd=None, status=ResultStatus.SCORED
     )
@@ -201,7 +203,7 @@ Calls = Mapping[tuple[int, str], Mapping[str, Any]]
 
 
 def _count_calls(runs: Iterable[int], which: Q) -> Calls:
-    """Count calls by run and purpose."""
+    """Count calls by run and by whose cost they are."""
     ids = list(runs)
     if not ids:
         return {}
@@ -209,7 +211,7 @@ def _count_calls(runs: Iterable[int], which: Q) -> Calls:
     rows = calls.values("run_id", "purpose").annotate(
         answers=Count("id"), tokens_in=Sum("input_tokens"), tokens_out=Sum("output_tokens")
     )
-    return {(row["run_id"], row["purpose"]): row for row in rows}
+    return {(row["run_id"], cost_purpose(row["purpose"])): row for row in rows}
 
 
 def count_outputs(runs: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
@@ -340,7 +342,7 @@ def read_result_costs(run: Run, results: Sequence[Result]) -> Mapping[int, CostP
     counts: dict[tuple[int, str], dict[str, Any]] = {}
     for row in rows:
         found: dict[str, Any] = {**row}
-        counts[found.pop("result_id"), found.pop("purpose")] = found
+        counts[found.pop("result_id"), cost_purpose(found.pop("purpose"))] = found
     calls_model, is_imported = _calls_model(run), _is_imported(run)
     return {
         result.pk: _result_costs(result, counts, calls_model=calls_model, is_imported=is_imported)

@@ -32,6 +32,7 @@ from runs.engine.review_rules import (
     verdict_like,
 )
 from runs.models.database import database_now, insert_rows
+from runs.models.judgings import read_judge_spread, sample_shares
 from runs.models.results import (
     CHUNK,
     OPEN_RESULT_STATUSES,
@@ -47,6 +48,7 @@ from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunEvent, RunStatus
 from runs.models.stored import pack_leaf_scores, read_executions
 from runs.models.suites import Case
 from runs.queue import SUMMARISE_RUN, queue
+from runs.summary.judge_spread import JUDGE_SPREAD
 from runs.summary.metrics import dimension_means, finals_by_key, means_by_key, metric_means
 from runs.summary.run import summarise
 
@@ -219,6 +221,8 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     written = replace(summary, means=means).as_json()
     written["metrics"] = [metric.as_json() for metric in metrics]
     written["dimensions"] = [dimension.as_json() for dimension in dimensions]
+    if (spread := read_judge_spread(run)) is not None:
+        written[JUDGE_SPREAD] = spread.as_json()
     written[OUTPUT_COUNTS] = count_outputs([run.pk]).get(run.pk, {})
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
 
@@ -227,8 +231,11 @@ def review_entries(run: Run) -> list[QueueEntry]:
     """Return the entries of a run for the review queue by its frozen rules; none if they are unreadable.
 
     Results that reviewers have decided are left out. A rescored run has the outputs of its source, so
-    it draws no random audit and leaves out what waits in the source's queue.
+    it draws no random audit and leaves out what waits in the source's queue. A run that measures the judge asks
+    nobody: its source did.
     """
+    if run.measures_judge:
+        return []
     try:
         plan = read_plan(run.snapshot)
     except (DomainError, KeyError, TypeError):
@@ -307,7 +314,7 @@ def _read_judges(run: Run, evidence: Mapping[int, _Evidence]) -> None:
         "details__rounds",
     )
     for result, scale, samples, overall, rounds in rows.iterator(CHUNK):
-        shares = samples or [score / scale for score in overall or ()]
+        shares = sample_shares(scale, samples, overall)
         if len(shares) > 1:
             evidence[result].samples.append(tuple(shares))
         if rounds:

@@ -222,6 +222,7 @@ urlpatterns = [
     path(f"{RUN}resume/", results.run_resume, name="run-resume"),
     path(f"{RUN}retry/", running.run_retry, name="run-retry"),
     path(f"{RUN}judge-again/", running.run_judge_again, name="run-judge-again"),
+    path(f"{RUN}measure-judge/", running.run_measure_judge, name="run-measure-judge"),
     path(f"{RUN}start-chosen/", running.run_chosen, name="run-chosen"),
     path(f"{RUN}retry/ask/", running.run_retry_ask, name="run-retry-ask"),
     path(f"{RUN}selected/review/", bulk.run_reviews, name="run-reviews"),

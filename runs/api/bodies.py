@@ -18,6 +18,7 @@ from runs.documents import Document
 from runs.formats.suite_files import MAX_SLUG_LENGTH
 from runs.lists import MAX_INTEGER
 from runs.running.external_scores import MAX_SCORES
+from runs.running.measuring import MAX_TIMES, USUAL_RESULTS, USUAL_TIMES
 from runs.running.pushing import MAX_PUSHES
 from runs.running.services import (
     MAX_CONCURRENCY,
@@ -224,6 +225,17 @@ class StartJudgingBody(JudgeAgainBody):
     """How long workers may work on a run before it is ended; null for the longest time of the suite."""
     note: Annotated[str, Field(max_length=MAX_NOTE_LENGTH)] = ""
     """A note on the runs; of several it names the campaign too."""
+
+
+class MeasureJudgeBody(Body):
+    """How the judge of a run is measured."""
+
+    results: Annotated[int, Field(ge=1, le=MAX_KEYS)] = USUAL_RESULTS
+    """How many results are drawn at random, each with the same probability; all if there are fewer."""
+    times: Annotated[int, Field(ge=1, le=MAX_TIMES)] = USUAL_TIMES
+    """How many more times each is judged."""
+    budget_usd: Dollars | None = None
+    """What the measurement may cost, US dollars; null for no limit."""
 
 
 class ResumeBody(Body):

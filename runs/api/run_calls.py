@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from evaluators.models import LanguageModel
 from runs.api.bodies import (
     JudgeAgainBody,
+    MeasureJudgeBody,
     PushOutputsBody,
     PushScoresBody,
     ResumeBody,
@@ -39,6 +40,7 @@ from runs.running.external_scores import push_scores
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
 from runs.running.judging_plan import JudgingRequest, plan_judging
+from runs.running.measuring import MeasuringRequest, measure_judge, plan_measuring
 from runs.running.pushing import Push, close_run, push_outputs
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules, apply_rules
@@ -253,6 +255,40 @@ def _judging(request: Request, body: JudgeAgainBody) -> tuple[list[Run], Judging
         concurrency=body.concurrency,
         budget_usd=body.budget_usd,
     )
+
+
+@writes(
+    "Measure the judge of a run",
+    RunDoc,
+    body=MeasureJudgeBody,
+    permission=MAY_START,
+    path=[RUN],
+    tag="runs",
+    status=201,
+)
+def measure_run_judge(request: Request, body: MeasureJudgeBody, run: str) -> RunDoc:
+    """Judge some results of a finished run more times, to say how far its judge differs from itself.
+
+    The measurement is a run of its own with its own cost. Its figures are the `judge_spread` of the run.
+    """
+    asked = MeasuringRequest(body.results, body.times, body.budget_usd)
+    started = measure_judge(get_run(run), asked, by=_member(request))
+    return run_document(get_run(str(started.pk)))
+
+
+@writes(
+    "Estimate measuring the judge",
+    JudgingEstimateDoc,
+    body=MeasureJudgeBody,
+    permission=MAY_START,
+    path=[RUN],
+    tag="runs",
+)
+def estimate_measuring(request: Request, body: MeasureJudgeBody, run: str) -> JudgingEstimateDoc:
+    """Say what a measurement would ask and cost; nothing is started, and another draw may cost a little more."""
+    asked = MeasuringRequest(body.results, body.times, body.budget_usd)
+    plan = plan_measuring(get_run(run), asked, _member(request))
+    return JudgingEstimateDoc.model_validate(estimate_judging(plan))
 
 
 @writes("Stop a run", RunDetailDoc, permission=MAY_START, path=[RUN], tag="runs")

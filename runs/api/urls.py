@@ -67,6 +67,12 @@ urlpatterns = [
     path("runs/compare/cases/<path:key>", views.compare_case, name="api-compare-case"),
     path("runs/<str:run>", views.run, name="api-run"),
     path("runs/<str:run>/report", views.run_report, name="api-run-report"),
+    path("runs/<str:run>/measure-judge", run_calls.measure_run_judge, name="api-run-measure-judge"),
+    path(
+        "runs/<str:run>/measure-judge/estimate",
+        run_calls.estimate_measuring,
+        name="api-run-measure-judge-estimate",
+    ),
     path("runs/<str:run>/stop", run_calls.stop, name="api-run-stop"),
     path("runs/<str:run>/resume", run_calls.resume, name="api-run-resume"),
     path("runs/<str:run>/retry", run_calls.retry, name="api-run-retry"),

@@ -10,6 +10,7 @@ from evaluators.scoring.numbers import percent
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import Conclusion, conclude
 from runs.compare.evidence import LEVEL, RESAMPLES, MeasuredChange
+from runs.compare.judge_noise import judge_noise
 from runs.compare.rules import CaseChange, Tolerances
 from runs.compare.sides import ComparisonSide
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
@@ -435,6 +436,23 @@ class CaseComparisonDoc(CaseChangeDoc):
     """Every evaluator below the root, in tree order."""
 
 
+class JudgeNoiseDoc(Document):
+    """The change of one figure beside the spread of the judges."""
+
+    figure: Literal["mean score", "pass rate"]
+    """Which figure."""
+    change: float
+    """Candidate minus baseline, −1 to 1."""
+    band: float
+    """How far the judges alone move it at 95%, asked again about the same outputs."""
+    is_inside: bool
+    """Whether they alone can make this change."""
+    measured_by: tuple[int, ...]
+    """The numbers of the runs that measured the judges."""
+    text: str
+    """The same in a sentence."""
+
+
 class ComparisonDoc(Document):
     """Two runs side by side: the exceeded regression limits and the evidence are two separate facts.
 
@@ -472,6 +490,8 @@ class ComparisonDoc(Document):
     """How many of them have a verdict on both sides."""
     evidence: EvidenceDoc
     """The evidence of those cases."""
+    judge_noise: list[JudgeNoiseDoc]
+    """What of the changes the judges alone can make; empty unless they were measured."""
     metrics: list[MeasuredDoc]
     """What evaluators measured: metrics, dimensions, then the score of every evaluator below the root."""
     cases: list[CaseChangeDoc]
@@ -499,6 +519,7 @@ def comparison_document(
         cases_in_both=comparison.in_both,
         shared_cases=comparison.shared,
         evidence=comparison.evidence,
+        judge_noise=judge_noise(comparison),
         metrics=[MeasuredDoc.make(measured) for measured in comparison.evidence.measured],
         cases=[case_change_document(comparison, change) for change in comparison.cases],
     )

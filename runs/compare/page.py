@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from django import forms
 from django.urls import reverse
@@ -36,6 +37,7 @@ from runs.compare.conclusion import (
     conclude,
 )
 from runs.compare.evidence import REGRESSED
+from runs.compare.judge_noise import JudgeNoise, judge_noise
 from runs.compare.measures import (
     ConfigurationComparison,
     Measure,
@@ -71,7 +73,7 @@ class SidePanel:
 HEADING_VERDICTS = {REGRESSION: "fail", NO_REGRESSION: "pass", INCONCLUSIVE: "borderline"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ComparisonPage:
     """Everything the page of a comparison shows."""
 
@@ -155,6 +157,11 @@ class ComparisonPage:
     def is_shared(self) -> bool:
         """Tell whether the figures count only the shared cases."""
         return self.comparison.is_of_shared_cases
+
+    @cached_property
+    def noise(self) -> Sequence[JudgeNoise]:
+        """Return the changes that the judges alone can make; one query."""
+        return [noise for noise in judge_noise(self.comparison) if noise.is_inside]
 
     @property
     def is_rescoring(self) -> bool:

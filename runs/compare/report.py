@@ -8,6 +8,7 @@ from evaluators.templatetags.figures import GAPS, delta, duration, money, pct, s
 from runs.compare import conclusion as conclusions
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import format_p
+from runs.compare.judge_noise import judge_noise
 from runs.compare.markdown import comparison_comment
 from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
@@ -60,6 +61,8 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield ""
     yield from _table(("", "Baseline", "Candidate", "Change"), list(_figures(comparison)))
     yield ROUNDING_NOTE
+    for noise in judge_noise(comparison):
+        yield noise.text
     yield from _measured(comparison)
     cases = by_harm(comparison.cases)
     yield from _case_table("Got worse", [case for case in cases if case.status == REGRESSION])

@@ -38,6 +38,7 @@ from runs.compare.many import (
 )
 from runs.compare.page import comparison_display, comparison_page, tolerances_form
 from runs.compare.rules import CaseChange, Tolerances
+from runs.engine.plan import MEASURES_JUDGE
 from runs.exports.views import answer_file
 from runs.filters.queries import FROM_COMPARISON, FROM_LIST, hit_marks
 from runs.lists import MAX_TEXT_LENGTH, Control, read_display, read_integer, read_run_name
@@ -486,11 +487,17 @@ def column_links(page: ManyRuns, column: RunColumn) -> ColumnLinks:
 
 
 def usual_baseline(run: Run) -> str:
-    """Return the name of the suite's baseline, else of the completed run before this one, else ""."""
-    others = Run.objects.filter(suite=run.suite, status=RunStatus.COMPLETED).exclude(pk=run.pk)
+    """Return the name of the suite's baseline, else of the completed run before this one, else "".
+
+    For a run that judges stored outputs again it is the run that has them.
+    """
+    others = Run.objects.filter(suite=run.suite, status=RunStatus.COMPLETED).exclude(
+        Q(pk=run.pk) | Q(snapshot__has_key=MEASURES_JUDGE)
+    )
+    source = others.filter(pk=(run.is_judged_again and run.source_run_id) or 0)
     marked = others.filter(pk=run.suite.baseline_run_id or 0)
     before = others.filter(number__lt=run.number).order_by("-number")
-    for runs in (marked, before):
+    for runs in (source, marked, before):
         number = runs.values_list("number", flat=True).first()
         if number is not None:
             return f"{run.suite.slug}:{number}"

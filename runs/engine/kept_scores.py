@@ -30,6 +30,7 @@ NEW = "new"
 ANOTHER_JUDGE = "another judge"
 CHANGED_CASE = "the case changed"
 OTHER_TOOL = "another tool gave the score"
+ASKED_AGAIN = "the judge is asked again"
 # An evaluator's path and the judge that it asks, as `planned_calls_by_judge` names it.
 Call = tuple[str, tuple[str, str]]
 # What a composite that a judge or a script scores reads of its children.
@@ -164,11 +165,7 @@ def keep_scores(
     those of another tool.
     """
     old, new = before.questions(kinds), after.questions(kinds)
-    inside = {
-        path: [place for place in new if place != path and _is_below(place, path)]
-        for path, node in walk(after.root)
-        if node.is_composite and path in new
-    }
+    inside = _inside(after.root, new)
     if not (is_ours and is_same_case):
         reason = CHANGED_CASE if is_ours else OTHER_TOOL
         return KeptScores(tuple(new), reasons=dict.fromkeys(new, reason))
@@ -189,6 +186,23 @@ def keep_scores(
             del origins[path]
             reasons[path] = "what it reads is judged again"
     return KeptScores(tuple(new), origins, reasons, inside)
+
+
+def keep_unasked(tree: JudgedTree, kinds: Mapping[str, Kind]) -> KeptScores:
+    """Return which scores stand when the same tree judges an output again: those for which no judge is asked."""
+    paths = tuple(tree.questions(kinds))
+    asked = {path for path, _ in tree.calls(kinds, ())}
+    origins = {path: path for path in paths if path not in asked}
+    return KeptScores(paths, origins, dict.fromkeys(asked, ASKED_AGAIN), _inside(tree.root, paths))
+
+
+def _inside(root: EvaluatorSpec, paths: Collection[str]) -> dict[str, list[str]]:
+    """Return what is scored below each composite that is scored as a whole."""
+    return {
+        path: [place for place in paths if place != path and _is_below(place, path)]
+        for path, node in walk(root)
+        if node.is_composite and path in paths
+    }
 
 
 def _is_below(path: str, composite: str) -> bool:

@@ -19,6 +19,7 @@ SNAPSHOT_VERSION = 1
 # Keys of a snapshot: what the run changed of its suite, which cases were chosen, and the run whose outputs
 # it judges again.
 CHANGED, ASKED, JUDGED_AGAIN = "changed", "asked", "judged_again"
+MEASURES_JUDGE = "measures_judge"
 
 
 class UnreadableSnapshotError(DomainError):

@@ -79,9 +79,11 @@ def spent_usd(records: Iterable[CallRecord]) -> Decimal:
 def _row(work: RunWork, entry: LedgerEntry) -> tuple[object, ...]:
     claim, record, key = entry.claim, entry.record, entry.record.key
     spec = work.models.get(record.model)
+    is_measuring = work.measures_judge and key.purpose == CallPurpose.EVALUATION
     return (
         *(work.run_id, claim.result_id, claim.generation, claim.attempt),
-        *(key.purpose, key.evaluator_path, key.sample, key.round, key.repair),
+        CallPurpose.MEASUREMENT.value if is_measuring else key.purpose,
+        *(key.evaluator_path, key.sample, key.round, key.repair),
         *(work.model_ids.get(record.model), (spec.name if spec else "") or record.model),
         *(record.status.value, record.http_status, record.error, record.request_hash),
         *(record.input_tokens, record.output_tokens, record.cached_tokens, record.price_version),

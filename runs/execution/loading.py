@@ -20,7 +20,7 @@ from runs.costs import is_replayed
 from runs.engine.plan import Plan, TargetPlan, case_tree, read_plan
 from runs.execution.target_secrets import TargetSecrets, run_secrets
 from runs.models.database import among, clock_offset
-from runs.models.results import ModelCall, PushedOutput
+from runs.models.results import ModelCall, PushedOutput, cost_purpose
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent, RecordedOutput, Target
 from runs.target_kinds import get_target_kind
@@ -54,7 +54,8 @@ class CaseTree:
 class RunWork:
     """One run as its workers see it since it was last started or resumed at `started_at`.
 
-    `is_replayed` tells whether the outputs existed before the run, so that the target costs nothing now.
+    `is_replayed` tells whether the outputs existed before the run, so that the target costs nothing now. With
+    `measures_judge` the ledger books the calls of evaluators as those of a measurement.
     `agents` are the targets that judge, by name. Only `trees`, by case, grows during the work.
     """
 
@@ -76,6 +77,7 @@ class RunWork:
     kinds: Mapping[str, Kind]
     secrets: TargetSecrets = field(default_factory=TargetSecrets)
     agents: Mapping[str, FrozenTarget] = field(default_factory=dict)
+    measures_judge: bool = False
     trees: dict[int | None, CaseTree] = field(default_factory=dict)
 
     @property
@@ -118,6 +120,7 @@ def load_work(run: Run) -> RunWork:
         kinds=all_kinds(),
         secrets=run_secrets(run.target, config),
         agents=_agents(plan),
+        measures_judge=run.measures_judge,
     )
 
 
@@ -170,7 +173,10 @@ def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:
 
 
 def _record(row: ModelCall) -> CallRecord:
-    key = CallKey(row.purpose, row.evaluator_path, row.sample, row.round, row.repair)
+    # Evaluators ask the same in every run, whatever for.
+    key = CallKey(
+        cost_purpose(row.purpose).value, row.evaluator_path, row.sample, row.round, row.repair
+    )
     return CallRecord(
         key=key,
         model=row.model_name,

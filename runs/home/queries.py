@@ -37,7 +37,7 @@ from runs.costs import UNPRICED_CALLS
 from runs.home.notices import watched_runs
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
 from runs.models.comments import Mention
-from runs.models.results import CallPurpose, ModelCall
+from runs.models.results import JUDGE_PURPOSES, CallPurpose, ModelCall
 from runs.models.reviews import QueueQuery, ReviewItem, retried_results
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite, Target
@@ -397,7 +397,7 @@ def dashboard(latest: Sequence[RunRow], *, now: datetime) -> Dashboard:
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     spent = ModelCall.objects.filter(created_at__gte=month).aggregate(
         run=Sum("cost_usd", filter=Q(purpose=CallPurpose.TARGET)),
-        evaluation=Sum("cost_usd", filter=Q(purpose=CallPurpose.EVALUATION)),
+        evaluation=Sum("cost_usd", filter=Q(purpose__in=JUDGE_PURPOSES)),
         unpriced=Count("pk", filter=UNPRICED_CALLS),
     )
     queue = QueueQuery().items().waiting().aggregate(waiting=Count("pk"), oldest=Min("created_at"))

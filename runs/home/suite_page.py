@@ -17,9 +17,11 @@ from runs.models.reviews import ReviewItem
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
+from runs.results.judge_spread import suite_spread
 from runs.results.result_state import result_address
 from runs.results.runs import RunRow, RunVerdict, run_row, run_verdict, with_list_columns
 from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules
+from runs.summary.judge_spread import SpreadFigures
 
 RUNS_SHOWN = 12
 VERSIONS_SHOWN = 20
@@ -75,7 +77,8 @@ class SuitePage:
     """The overview of a suite; `root` is None when the current version cannot be read.
 
     `more_targets` counts targets that are not in `health`; `recent` is over how many runs `worst` looks. Reviewers
-    decided on `reviewed` results, `agreed` of them with the automatic verdict.
+    decided on `reviewed` results, `agreed` of them with the automatic verdict. `measurement` is the newest run that
+    measured a judge, with its figures of whole results.
     """
 
     head: SuiteHead
@@ -89,6 +92,7 @@ class SuitePage:
     recent: int
     reviewed: int
     agreed: int
+    measurement: tuple[Run, SpreadFigures] | None
     runs: Sequence[RunRow]
     files: Sequence[str]
     changed_at: datetime | None
@@ -100,7 +104,9 @@ class SuitePage:
     @property
     def compared(self) -> int | None:
         """Return the number of the newest completed run that can be compared with another; None without two."""
-        completed = [row for row in self.runs if row.status == RunStatus.COMPLETED]
+        completed = [
+            row for row in self.runs if row.status == RunStatus.COMPLETED and not row.measures_judge
+        ]
         newest = next((row for row in completed if not row.is_baseline), None)
         return newest.number if newest and len(completed) > 1 else None
 
@@ -131,6 +137,7 @@ def suite_page(suite: Suite) -> SuitePage:
         recent=recent,
         reviewed=decided["reviewed"],
         agreed=decided["agreed"],
+        measurement=suite_spread(suite),
         runs=rows,
         files=list(suite.files.order_by("path").values_list("path", flat=True)),
         changed_at=version["created_at"] if version else None,

@@ -619,7 +619,12 @@ class Migration(migrations.Migration):
                 (
                     "purpose",
                     models.CharField(
-                        choices=[("target", "Target"), ("evaluation", "Evaluation")], max_length=12
+                        choices=[
+                            ("target", "Target"),
+                            ("evaluation", "Evaluation"),
+                            ("measurement", "Measurement of the judge"),
+                        ],
+                        max_length=12,
                     ),
                 ),
                 ("evaluator_path", models.CharField(blank=True, default="", max_length=500)),

@@ -371,10 +371,19 @@ class ExternalScore(models.Model):
 
 
 class CallPurpose(models.TextChoices):
-    """Which of the two costs a call counts as."""
+    """What a call is for: an answer of the target, its evaluation, or a measurement of the judge."""
 
     TARGET = "target", "Target"
     EVALUATION = "evaluation", "Evaluation"
+    MEASUREMENT = "measurement", "Measurement of the judge"
+
+
+JUDGE_PURPOSES = (CallPurpose.EVALUATION, CallPurpose.MEASUREMENT)
+
+
+def cost_purpose(purpose: str) -> CallPurpose:
+    """Return whether a call counts as target cost or as judge cost of its run."""
+    return CallPurpose.EVALUATION if purpose in JUDGE_PURPOSES else CallPurpose.TARGET
 
 
 class CallStatus(models.TextChoices):

@@ -15,7 +15,7 @@ from evaluators.models import money_field
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import JUDGED_AGAIN, case_tree, read_policy
+from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE, case_tree, read_policy
 from runs.lists import MAX_RUN_NUMBER, read_integer
 from runs.models.database import database_now
 from runs.models.suites import Case, Suite, Target
@@ -154,7 +154,8 @@ class Run(models.Model):
     "target": {name, kind, config, model}, "judge": a model's parameters and prices or null,
     "models": {slug: …}, "files": {path: sha256}, "prompts": {kind: version}, "cases_hash"}; that of an
     imported run also has "imported": {file, sha256}, and that of one that judges the outputs of its source
-    again "judged_again" (`runs.running.judging_again`).
+    again "judged_again" (`runs.running.judging_again`), and that of one that only measures the judge of its source
+    "measures_judge" (`runs.running.measuring`) as well.
     Counters count executions and change together with the results. `started_at` is when workers last
     started the run, None before the first time; `worked_before_ms` is how long they worked on it before
     it was last resumed. `waits_since` is when it was last queued or lost a worker. `max_minutes` after
@@ -298,6 +299,11 @@ class Run(models.Model):
     def is_judged_again(self) -> bool:
         """Tell whether it judges the outputs of its source again, so that it never asks the target."""
         return JUDGED_AGAIN in self.snapshot
+
+    @property
+    def measures_judge(self) -> bool:
+        """Tell whether it judges outputs of its source only to measure how far the judge differs from itself."""
+        return MEASURES_JUDGE in self.snapshot
 
     @property
     def policy(self) -> PolicySpec:

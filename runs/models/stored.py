@@ -39,6 +39,7 @@ from runs.models.results import (
     Result,
     ResultOutput,
     ScoreState,
+    cost_purpose,
 )
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.runs import Run
@@ -263,7 +264,10 @@ def _tokens(calls: QuerySet[ModelCall]) -> Mapping[tuple[int, str], tuple[int | 
     """Return input and output tokens by result and purpose."""
     sums = {f"{name}_sum": Sum(name) for name in TOKENS}
     rows: Any = calls.order_by().values_list("result_id", "purpose").annotate(**sums)
-    return {(result, purpose): (sent, received) for result, purpose, sent, received in rows}
+    return {
+        (result, cost_purpose(purpose)): (sent, received)
+        for result, purpose, sent, received in rows
+    }
 
 
 def _parts(

@@ -19,6 +19,7 @@ from runs.models.database import read_ids
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
+from runs.results.judge_spread import JudgeSpreadDoc, run_spread
 from runs.results.run_figures import RunRepetitions, run_repetitions
 from runs.results.runs import conclude, run_row, with_list_columns
 from runs.suites.documents import PolicyDoc
@@ -101,6 +102,8 @@ class RunDoc(Document):
     """The number of the run whose stored scores it uses; null for others."""
     judges_outputs_of: int | None
     """The number of the run whose outputs it judges again, without asking the target; null for others."""
+    measures_judge: bool
+    """Whether it judges them only to measure how far the judge differs from itself."""
     note: str
     """The note of its start."""
     repetitions: Annotated[int, FIGURES]
@@ -400,6 +403,8 @@ class RunDetailDoc(RunDoc):
     """Null with one repetition."""
     final_evaluation: FinalEvaluationDoc | None
     """Null without a hybrid judge."""
+    judge_spread: JudgeSpreadDoc | None
+    """How far its judge differs from itself; null while nobody knows."""
     exit_code: int | None
     """0 if it passed, 1 if a gate failed, 3 if it was not evaluated; null until it ended."""
     conclusion: str | None
@@ -513,6 +518,7 @@ def _fields(run: Run) -> dict[str, Any]:
         "campaign": run.campaign_id,
         "scored_again_from": None if row.is_judged_again else row.source_number,
         "judges_outputs_of": row.source_number if row.is_judged_again else None,
+        "measures_judge": row.measures_judge,
         "note": row.note,
         "repetitions": run.repetitions,
         "status": row.status,
@@ -569,6 +575,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         "summary": summary,
         "over_repetitions": OverRepetitionsDoc.make(over) if over else None,
         "final_evaluation": final,
+        "judge_spread": JudgeSpreadDoc.make(run_spread(run)),
     }
 
 

@@ -17,7 +17,7 @@ from evaluators.scoring.tree import EvaluatorSpec, negated_paths, walk
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.filters.fields import Source, field_filter
 from runs.filters.language import Operator
-from runs.models.results import CallPurpose, EvaluatorScore, ScoreState
+from runs.models.results import CallPurpose, EvaluatorScore, ScoreState, cost_purpose
 from runs.models.run_cases import repetition_figures
 from runs.models.runs import Run
 from runs.summary.cases import Latencies, Means, RepetitionFigures
@@ -324,7 +324,7 @@ def _token_means(run: Run) -> tuple[Means, int]:
         mean=Avg("latency_ms"), timed=Count("latency_ms"), **_token_sums()
     )
     calls: Any = run.model_calls.order_by().values("purpose").annotate(**_token_sums())
-    paid: dict[str, Mapping[str, Any]] = {row["purpose"]: row for row in calls}
+    paid: dict[str, Mapping[str, Any]] = {cost_purpose(row["purpose"]): row for row in calls}
     nothing: Mapping[str, Any] = dict.fromkeys(_token_sums())
     judges = paid.get(CallPurpose.EVALUATION, nothing)
     target = paid.get(CallPurpose.TARGET, nothing)

@@ -31,6 +31,7 @@ from runs.models.runs import (
     RunOwner,
     RunStatus,
 )
+from runs.results.judge_spread import RunSpread, run_spread
 from runs.results.run_figures import (
     EvaluatorRow,
     JudgedDimensions,
@@ -307,7 +308,8 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         source_number=(snapshot.get("rescored") or {}).get("run"),
         judged_again=snapshot.get(JUDGED_AGAIN),
         changes=run_changes(snapshot),
-        verdict=run_verdict(run, _gates(run)),
+        # A measurement says something about the judge, nothing about the target.
+        verdict=None if run.measures_judge else run_verdict(run, _gates(run)),
         stop_text=_stop_text(run, _open(run).left),
     )
 
@@ -422,6 +424,7 @@ class RunLive:
     dimensions: tuple[JudgedDimensions, ...]
     repeated: RunRepetitions | None
     usage: RunUsage
+    judge_spread: RunSpread | None
 
     @property
     def is_finishing(self) -> bool:
@@ -444,7 +447,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         is_moving=run.is_active or bool(end and end.is_settling),
         is_completed=run.status == RunStatus.COMPLETED,
         end=end,
-        verdict=run_verdict(run, gates),
+        verdict=None if run.measures_judge else run_verdict(run, gates),
         stop_text=_stop_text(run, still.left),
         progress=_progress(run, counts, still, now),
         metrics=gates[0],
@@ -464,6 +467,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         dimensions=dimensions_by_judge(run),
         repeated=run_repetitions(run),
         usage=run_usage(run),
+        judge_spread=None if run.is_active or not run.judge_name else run_spread(run),
     )
 
 

@@ -17,7 +17,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import counted, pct, thousands, threshold
 from runs import lists
 from runs.costs import CostPair, listed_costs, with_costs
-from runs.engine.plan import JUDGED_AGAIN
+from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE
 from runs.lists import MAX_RUN_NUMBER, NEWEST_FIRST, Chip, Control, ListQuery, read_integer
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
@@ -99,7 +99,8 @@ class RunRow:
     """One run as lists show it; `campaign` is the name and the address of its campaign.
 
     `counts` are its results by state, `verdicts` its cases, none while it is active. It uses the stored scores of
-    the run `source_number`, or judges its outputs with `is_judged_again`.
+    the run `source_number`, or judges its outputs with `is_judged_again`, and with `measures_judge` only to measure
+    its judge.
     """
 
     number: int
@@ -125,6 +126,7 @@ class RunRow:
     source_number: int | None = None
     source_url: str = ""
     is_judged_again: bool = False
+    measures_judge: bool = False
     campaign: tuple[str, str] | None = None
     word: str = ""
     verdicts: Mapping[str, int] = field(default_factory=dict)
@@ -175,6 +177,7 @@ def with_list_columns(runs: QuerySet[Run]) -> QuerySet[Run]:
             policy_json=F("snapshot__policy"),
             source_number=F("source_run__number"),
             judged_again=F(f"snapshot__{JUDGED_AGAIN}__run"),
+            measuring=F(f"snapshot__{MEASURES_JUDGE}__times"),
         )
     ).order_by("-pk")
 
@@ -246,8 +249,12 @@ def _source(run: Run) -> dict[str, Any]:
     if number is None:
         return {}
     url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
-    is_judged_again = vars(run)["judged_again"] is not None
-    return {"source_number": number, "source_url": url, "is_judged_again": is_judged_again}
+    return {
+        "source_number": number,
+        "source_url": url,
+        "is_judged_again": vars(run)["judged_again"] is not None,
+        "measures_judge": vars(run)["measuring"] is not None,
+    }
 
 
 SCORE, RATE = "Mean score", "Pass rate"

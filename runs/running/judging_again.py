@@ -6,7 +6,7 @@ copied inside the database when the run starts, so that reruns and removals of t
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,10 +21,10 @@ from runs.models.database import copy_rows, database_now, insert_rows
 from runs.models.results import Artifact, EvaluatorScore, ExternalScore, ResultOutput
 from runs.models.runs import Campaign, Run, RunEvent
 from runs.models.stored import SCORE_COLUMNS
+from runs.models.suites import Case
 from runs.queue import queue_workers
 from runs.running.judging_plan import (
     CannotJudgeAgainError,
-    JudgingPlan,
     JudgingRequest,
     ResultToJudge,
     plan_judging,
@@ -80,7 +80,7 @@ def judge_again(
             campaign = Campaign.objects.create(suite=suite, name=name, created_by=by)
         runs = []
         for pk in ids:
-            run = _start(_hold(pk), request, by=by, owner_id=owner_id)
+            run = _start(hold_source(pk), request, by=by, owner_id=owner_id)
             run.campaign = campaign
             run.save()
             source = f"{suite.slug} #{run.snapshot[JUDGED_AGAIN]['run']}"
@@ -91,7 +91,7 @@ def judge_again(
     return runs
 
 
-def _hold(pk: int) -> Run:
+def hold_source(pk: int) -> Run:
     """Return a run that cannot change until the transaction ends: reruns and removals hold it, too."""
     if Run.objects.hold_if_there(pk) is None:
         raise CannotJudgeAgainError("A run whose outputs were to be judged again was deleted.")
@@ -121,7 +121,7 @@ def _start(source: Run, request: JudgingRequest, *, by: User | None, owner_id: s
     run.run_cost_usd = sum((row.run_cost_usd or ZERO_USD for row in judging.results), ZERO_USD)
     if owner_id:
         run.assign_to(owner_id, now=database_now())
-    _write_results(run, judging)
+    write_results(run, judging.cases, judging.results)
     who = f" by {user_name(by)}" if by is not None else ""
     text = f"{thousands(count)} of {counted(judging.total, 'result')} of run {source} judged again{who}"
     RunEvent.objects.create(
@@ -130,43 +130,50 @@ def _start(source: Run, request: JudgingRequest, *, by: User | None, owner_id: s
     return run
 
 
-def _write_results(run: Run, judging: JudgingPlan) -> None:
-    """Create the waiting results with the outputs of their sources and the scores that are kept."""
+def write_results(run: Run, cases: Sequence[Case], results: Sequence[ResultToJudge]) -> None:
+    """Create the waiting results with the outputs of their sources and the scores that are kept.
+
+    A source may have several, one after the other.
+    """
     create_results(
         run,
-        judging.cases,
+        cases,
         ("case_id", "position", "repetition", "keeps_output", "retry_paths", "run_cost_usd"),
-        (
-            (row.case, row.position, row.repetition, True, [], row.run_cost_usd)
-            for row in judging.results
-        ),
+        ((row.case, row.position, row.repetition, True, [], row.run_cost_usd) for row in results),
     )
     places = run.results.order_by().values_list("case_id", "repetition", "pk")
     ids = {(case, repetition): pk for case, repetition, pk in places}
-    new_ids = {row.source: ids[row.case, row.repetition] for row in judging.results}
-    copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids, key=RESULT)
-    copy_rows(Artifact, ("path", "content_id"), new_ids, key=RESULT)
+    copies: list[dict[int, int]] = []
+    made: Counter[int] = Counter()
+    for row in results:
+        if made[row.source] == len(copies):
+            copies.append({})
+        copies[made[row.source]][row.source] = ids[row.case, row.repetition]
+        made[row.source] += 1
     columns = ("source", "name", *EXTERNAL_COLUMNS, "pushed_at")
-    copy_rows(ExternalScore, columns, new_ids, key=RESULT)
-    for start in range(0, len(judging.results), BATCH):
-        batch = judging.results[start : start + BATCH]
-        insert_rows(EvaluatorScore, SCORE_COLUMNS, _kept_rows(batch, new_ids))
+    for new_ids in copies:
+        copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids, key=RESULT)
+        copy_rows(Artifact, ("path", "content_id"), new_ids, key=RESULT)
+        copy_rows(ExternalScore, columns, new_ids, key=RESULT)
+    for start in range(0, len(results), BATCH):
+        batch = results[start : start + BATCH]
+        insert_rows(EvaluatorScore, SCORE_COLUMNS, _kept_rows(batch, ids))
     # What the target cost is known already.
-    run.cases.refresh(run.pk, [case.pk for case in judging.cases])
+    run.cases.refresh(run.pk, [case.pk for case in cases])
 
 
 def _kept_rows(
-    results: Sequence[ResultToJudge], new_ids: Mapping[int, int]
+    results: Sequence[ResultToJudge], ids: Mapping[tuple[int, int], int]
 ) -> Iterator[Sequence[Any]]:
-    """Yield the rows of the scores that are kept, which cost nothing here."""
-    paths: dict[tuple[int, str], list[str]] = defaultdict(list)
+    """Yield the rows of the scores that are kept, which cost nothing here; `ids` are by case and repetition."""
+    places: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
     for result in results:
         for path, old in result.kept.items():
-            paths[result.source, old].append(path)
+            places[result.source, old].append((ids[result.case, result.repetition], path))
     rows = EvaluatorScore.objects.filter(result__in=[result.source for result in results])
     for values in rows.order_by("result_id", "position").values_list(*SCORE_COLUMNS):
         row = dict(zip(SCORE_COLUMNS, values, strict=True))
-        for path in paths[row[RESULT], row["path"]]:
-            taken = {RESULT: new_ids[row[RESULT]], "path": path, **dict.fromkeys(PAID)}
+        for pk, path in places[row[RESULT], row["path"]]:
+            taken = {RESULT: pk, "path": path, **dict.fromkeys(PAID)}
             taken["details"] = {**row["details"], KEPT: True}
             yield tuple((row | taken).values())

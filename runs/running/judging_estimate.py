@@ -78,7 +78,7 @@ def estimate_judging(judging: JudgingPlan) -> JudgingEstimate:
     evaluators = judging.evaluators
     kept = sum(evaluator.kept for evaluator in evaluators)
     return JudgingEstimate(
-        results=len(judging.results),
+        results=len({row.source for row in judging.results}),
         total=judging.total,
         scores=kept + sum(evaluator.judged.total() for evaluator in evaluators),
         kept=kept,

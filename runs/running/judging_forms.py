@@ -86,6 +86,12 @@ class JudgeAgainForm(SelectionForm):
         return reverse("runs:run-judge-again", args=(self.run.suite.slug, self.run.number))
 
     @property
+    def submit_label(self) -> str:
+        """Return the label of the button."""
+        what = "" if self.problem else f" {counted(self.estimate.results, 'result')}"
+        return f"Judge{what} again"
+
+    @property
     def shown(self) -> list[forms.BoundField]:
         """Return the fields to fill in."""
         names = ("rules", "judge", "samples", "concurrency", "budget", "note")

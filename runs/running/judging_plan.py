@@ -19,8 +19,8 @@ from evaluators.kinds._base import CaseFacts, Kind
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
-from runs.engine.kept_scores import Call, JudgedTree, KeptScores, keep_scores
-from runs.engine.plan import OUTCOMES_PATH, Plan, case_tree, content_hash, read_plan
+from runs.engine.kept_scores import Call, JudgedTree, KeptScores, keep_scores, keep_unasked
+from runs.engine.plan import JUDGED_AGAIN, OUTCOMES_PATH, Plan, case_tree, content_hash, read_plan
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.models.database import among
@@ -163,7 +163,7 @@ def plan_judging(source: Run, request: JudgingRequest, by: User | None) -> Judgi
     Raises CannotJudgeAgainError for a run that cannot be judged again, and DomainError with the reason for rules
     that cannot score.
     """
-    _check_source(source)
+    check_source(source)
     rules = _rules(source.suite, request)
     before = read_plan(source.snapshot)
     judge = request.judge or _judge(source.suite, source.suite_version, before.judge, rules.spec)
@@ -173,7 +173,7 @@ def plan_judging(source: Run, request: JudgingRequest, by: User | None) -> Judgi
     used = [cases[pk] for pk in dict.fromkeys(row.case for row in results)]
     plan = freeze(source.suite, judge, used, applied, by, target=before.target, files=rules.files)
     plan = replace(plan, suite={**plan.suite, "version": rules.number})
-    planned, evaluators, calls = _Decisions(source, before, plan, results).decide(results)
+    planned, evaluators, calls = Decisions(source, before, plan, results).decide(results)
     allowed = judge.concurrency if judge is not None else DEFAULT_CONCURRENCY
     return JudgingPlan(
         source=source,
@@ -189,9 +189,15 @@ def plan_judging(source: Run, request: JudgingRequest, by: User | None) -> Judgi
     )
 
 
-def _check_source(source: Run) -> None:
+def check_source(source: Run) -> None:
+    """Raise CannotJudgeAgainError for a run whose outputs cannot be judged again."""
     if source.suite.archived_at is not None:
         raise CannotJudgeAgainError(f"{source.suite.title} is archived. Restore it first.")
+    if source.measures_judge:
+        raise CannotJudgeAgainError(
+            f"Run {source} only measures the judge of run #{source.snapshot[JUDGED_AGAIN]['run']}. "
+            "Judge the outputs of that run again."
+        )
     if source.is_active:
         raise CannotJudgeAgainError(
             f"Run {source} is still running. Judge its outputs again when it has ended."
@@ -234,7 +240,7 @@ def _judge(suite: Suite, version: int, ran_with: str, spec: SuiteSpec) -> Langua
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class SourceResult:
     """A result of the source with its case then (`ran`) and in the rules; with `is_same` they differ in nothing."""
 
     source: int
@@ -262,7 +268,7 @@ def _chosen(source: Run, request: JudgingRequest) -> QuerySet[Result]:
 
 def _sort_out(
     source: Run, request: JudgingRequest, rules: JudgingRules
-) -> tuple[list[_Row], dict[str, list[str]], int]:
+) -> tuple[list[SourceResult], dict[str, list[str]], int]:
     """Return the results that can be judged, those left out by reason, and how many were chosen."""
     chosen = _chosen(source, request)
     columns = ("pk", "case_id", "case__key", "repetition", "run_cost_usd")
@@ -281,7 +287,7 @@ def _sort_out(
             left_out[OTHER_INPUT].append(key)
         else:
             position, case = places[key]
-            rows.append(_Row(pk, ran, case.pk, position, repetition, usd, is_same))
+            rows.append(SourceResult(pk, ran, case.pk, position, repetition, usd, is_same))
     if request.keys:
         known = source.results.filter(case__key__in=among(request.keys, "text")).order_by()
         unknown = set(request.keys).difference(known.values_list("case__key", flat=True))
@@ -325,12 +331,23 @@ def _question(case: CaseFacts, files: Mapping[str, str]) -> Any:
     return case.input, [files.get(path) for path in named]
 
 
-class _Decisions:
-    """Decides for each result which scores are kept; equal ones are decided once."""
+class Decisions:
+    """Decides for each result which scores are kept; equal ones are decided once.
 
-    def __init__(self, source: Run, before: Plan, after: Plan, results: Sequence[_Row]) -> None:
+    With `asks_again` these are the scores for which no judge is asked; the plan is the same then.
+    """
+
+    def __init__(
+        self,
+        source: Run,
+        before: Plan,
+        after: Plan,
+        results: Sequence[SourceResult],
+        *,
+        asks_again: bool = False,
+    ) -> None:
         """Read the scores and the trees of the source."""
-        self.before, self.after = before, after
+        self.before, self.after, self.asks_again = before, after, asks_again
         self.kinds: Mapping[str, Kind] = all_kinds()
         # The scores of an imported run are another tool's.
         self.is_ours = not source.imported_from
@@ -347,7 +364,7 @@ class _Decisions:
         self.trees: dict[Any, tuple[JudgedTree, KeptScores]] = {}
 
     def decide(
-        self, results: Sequence[_Row]
+        self, results: Sequence[SourceResult]
     ) -> tuple[list[ResultToJudge], list[EvaluatorPlan], Counter[Call]]:
         """Return the results with their scores that are kept, what becomes of each evaluator, and the calls."""
         known: dict[Any, tuple[Mapping[str, str], Mapping[str, str], Counter[Call]]] = {}
@@ -382,7 +399,7 @@ class _Decisions:
             evaluators[path].calls += number
         return planned, list(evaluators.values()), calls
 
-    def _place(self, row: _Row) -> Any:
+    def _place(self, row: SourceResult) -> Any:
         """Return what the trees of a result follow from, hashable."""
         old, new = self.cases[row.ran], self.cases[row.case]
         own = [[case.evaluators, case.evaluators_append] for case in (old, new) if case.evaluators]
@@ -393,15 +410,18 @@ class _Decisions:
         )
 
     def _decide(
-        self, row: _Row, place: Any, scored: Sequence[bool]
+        self, row: SourceResult, place: Any, scored: Sequence[bool]
     ) -> tuple[Mapping[str, str], Mapping[str, str], Counter[Call]]:
         """Return the scores that are kept, by path why not ("" for those that are), and the calls."""
         if place not in self.trees:
             old, new = self.cases[row.ran], self.cases[row.case]
             before, after = self._tree(self.before, old), self._tree(self.after, new)
-            taken = keep_scores(
-                before, after, self.kinds, is_same_case=row.is_same, is_ours=self.is_ours
-            )
+            if self.asks_again:
+                taken = keep_unasked(after, self.kinds)
+            else:
+                taken = keep_scores(
+                    before, after, self.kinds, is_same_case=row.is_same, is_ours=self.is_ours
+                )
             self.trees[place] = after, taken
         tree, taken = self.trees[place]
         has_score = {path for path, is_there in zip(self.paths, scored, strict=False) if is_there}

@@ -33,6 +33,7 @@ from runs.running.forms import (
     suite_choices,
 )
 from runs.running.judging_forms import JudgeAgainForm
+from runs.running.measuring_forms import MeasureJudgeForm
 from runs.running.pushing import close_run
 from runs.running.retry_forms import AgainForm, ResultRetryForm, RunRetryForm
 from runs.running.retrying import stop_run
@@ -215,6 +216,23 @@ def run_judge_again(request: MemberRequest, slug: str, number: int) -> HttpRespo
         return redirect("runs:run", slug, started.number)
     status = REFUSED if request.method == "POST" and form.errors else 200
     return render(request, "running/judge_again.html", context, status=status)
+
+
+@shows_and_takes
+@may_start
+def run_measure_judge(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Show what measuring the judge of a run would ask and cost, or start it."""
+    run = get_run_or_404(slug, number)
+    data = request.POST if request.method == "POST" else None
+    form = MeasureJudgeForm(run, data, member=request.user)
+    context = {"form": form, "run": run, "suite": run.suite}
+    if "estimate" in request.GET:
+        return render(request, "running/_judging_estimate.html", context)
+    is_sent = request.method == "POST" and "preview" not in request.POST
+    if is_sent and form.is_valid() and (started := form.start()) is not None:
+        return redirect("runs:run", slug, started.number)
+    status = REFUSED if request.method == "POST" and form.errors else 200
+    return render(request, "running/measure_judge.html", context, status=status)
 
 
 def _ask(request: MemberRequest, form: AgainForm, *, status: int = 200) -> HttpResponse:

@@ -27,6 +27,7 @@ NEEDS: Mapping[tuple[str, str], tuple[Role, Scope]] = {
             *("", "/estimate", "/judge-again", "/judge-again/estimate"),
             *("/{run}/close", "/{run}/outputs", "/{run}/resume", "/{run}/retry"),
             *("/{run}/scores", "/{run}/stop"),
+            *("/{run}/measure-judge", "/{run}/measure-judge/estimate"),
         )
     },
     **dict.fromkeys(

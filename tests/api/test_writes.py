@@ -13,8 +13,16 @@ from evaluators.models import LanguageModel
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from tests.api.site import Program, assert_refused, make_site, schema
-from tests.support.factories import make_model, make_target
+from tests.support.factories import (
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    make_suite,
+    make_target,
+)
 from tests.support.members import make_member
+from tests.support.trees import JUDGED, tree
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 FILE = {"name": "new", "evaluators": [{"name": "right", "type": "contains", "value": "x"}]}
@@ -42,8 +50,13 @@ POSTS: Mapping[str, Any] = {
     "/runs/{run}/retry": {"which": "errored"},
     "/runs/judge-again/estimate": {"outputs_of": ["support:1"]},
     "/runs/judge-again": {"outputs_of": ["support:1"]},
+    "/runs/{run}/measure-judge/estimate": {"results": 1},
+    "/runs/{run}/measure-judge": {"results": 1},
 }
-CREATED = {"/suites", "/targets", "/models", "/shares", "/runs", "/runs/judge-again"}
+CREATED = {
+    *("/suites", "/targets", "/models", "/shares", "/runs", "/runs/judge-again"),
+    "/runs/{run}/measure-judge",
+}
 # What two people may edit.
 EDITED = {
     ("put", "/suites/{slug}"),
@@ -80,8 +93,15 @@ def test_every_post_is_safe_to_repeat_with_a_key(admin: User) -> None:
     _, _, result = make_site()
     client = Program(admin, *Scope).client
     place = {"slug": "support", "result": result.pk, "run": "support:3"}
+    judged = make_suite(slug="judged", tree=tree(JUDGED))
+    stored = {"text": "Hi."}
+    make_result(
+        run=make_run(suite=judged), case=make_case(suite=judged), verdict="pass", output=stored
+    )
     for path, body in POSTS.items():
-        address, headers = f"/api{path}".format(**place), {"Idempotency-Key": path}
+        of_judge = {"run": "judged:1"} if "measure-judge" in path else {}
+        address = f"/api{path}".format(**place | of_judge)
+        headers = {"Idempotency-Key": path}
         first, again = (
             client.post(address, body, "application/json", headers=headers) for _ in range(2)
         )

@@ -344,7 +344,7 @@ class TestSuite:
         suite = make_suite()
         for _ in range(5):
             make_scored_run(suite=suite, verdicts=["pass", "fail"])
-        with django_assert_max_num_queries(18):
+        with django_assert_max_num_queries(19):
             page(editor, "runs:suite", suite.slug)
 
     def test_health_is_of_the_newest_run_of_each_target_and_says_since_when(

@@ -1,0 +1,150 @@
+"""How far the judge of a run differs from itself: the newest measurement of it, else its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runs.documents import Document
+from runs.engine.plan import MEASURES_JUDGE, OUTCOMES_PATH
+from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, Run
+from runs.models.suites import Suite
+from runs.summary.judge_spread import JUDGE_SPREAD, MEASUREMENT, JudgeSpread, SpreadFigures
+
+Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpread:
+    """The spread of a run's judge, None while nobody knows it.
+
+    `measured_by` is the number of the run that measured it, None for samples, and `measuring` that of one under way.
+    """
+
+    spread: JudgeSpread | None
+    measured_by: int | None = None
+    measuring: int | None = None
+
+    @property
+    def measured(self) -> SpreadFigures | None:
+        """Return the figures of whole results that were drawn and judged again, None without any."""
+        is_measured = self.spread is not None and self.spread.basis == MEASUREMENT
+        return self.spread.whole if self.spread is not None and is_measured else None
+
+    @property
+    def has_repetitions(self) -> bool:
+        """Tell whether judge and target can be told apart."""
+        return any(figures.repeated for _, figures in self.rows)
+
+    @property
+    def rows(self) -> Sequence[tuple[str, SpreadFigures]]:
+        """Return the figures by evaluator with its name; those of whole results come first, with none."""
+        if self.spread is None:
+            return ()
+        whole = [("", self.spread.whole)] if self.spread.whole is not None else []
+        return [*whole, *((_name(figures.path), figures) for figures in self.spread.evaluators)]
+
+
+def run_spread(run: Run) -> RunSpread:
+    """Return the spread of a run's judge; one query."""
+    return read_spreads([run])[run.pk]
+
+
+def read_spreads(runs: Iterable[Run]) -> Mapping[int, RunSpread]:
+    """Return the spreads of runs by id; one query for all."""
+    by_id = {run.pk: run for run in runs}
+    measuring = Run.objects.filter(source_run__in=list(by_id), snapshot__has_key=MEASURES_JUDGE)
+    light = measuring.defer(*(name for name in HEAVY_RUN_COLUMNS if name != "summary"))
+    found = {
+        pk: RunSpread(_own(run), run.number if run.measures_judge else None)
+        for pk, run in by_id.items()
+    }
+    for row in light.order_by("number"):
+        pk = row.source_run_id or 0
+        known = found[pk]
+        if row.status in ACTIVE_RUN_STATUSES:
+            found[pk] = RunSpread(known.spread, known.measured_by, row.number)
+        elif (spread := _own(row)) is not None and spread.whole is not None:
+            found[pk] = RunSpread(spread, row.number, known.measuring)
+    return found
+
+
+def suite_spread(suite: Suite) -> tuple[Run, SpreadFigures] | None:
+    """Return the newest measurement of a judge in a suite with its figures of whole results; one query."""
+    measuring = suite.runs.filter(snapshot__has_key=MEASURES_JUDGE, summary__isnull=False)
+    light = measuring.defer("snapshot", "leaf_scores").select_related("source_run")
+    for run in light.order_by("-number")[:1]:
+        spread = _own(run)
+        if spread is not None and spread.whole is not None:
+            return run, spread.whole
+    return None
+
+
+def _name(path: str) -> str:
+    return "expected outcomes" if path == OUTCOMES_PATH else path.rpartition("/")[2]
+
+
+def _own(run: Run) -> JudgeSpread | None:
+    stored = (run.summary or {}).get(JUDGE_SPREAD)
+    return None if stored is None else JudgeSpread.from_json(stored)
+
+
+class SpreadFiguresDoc(Document):
+    """How far judgings of the same output differ, with 95% intervals."""
+
+    path: str
+    """The evaluator's place in the tree; empty for whole results."""
+    cases: int
+    """How many cases the figures are of."""
+    results: int
+    """How many results they are of: those with two judgings or more."""
+    judgings: int
+    """How many judgings these have together."""
+    flips: float | None
+    """The share of verdicts that another judging would turn, 0 to 1: pairs of judgings that differ."""
+    flips_interval: Interval
+    """Its interval, Wilson's with each case as one trial."""
+    deviation: float | None
+    """The standard deviation of one judging, on scores of 0 to 1."""
+    deviation_interval: Interval
+    """Its interval, from resampled cases; null where every judging agrees."""
+    pass_deviation: float | None
+    """The standard deviation of whether one judging passes, 1 or 0."""
+    repeated: int
+    """How many cases have several results, which tell judge and target apart."""
+    judge_variance: float | None
+    """The judge's part of the variance within a case; null without repetitions."""
+    target_variance: float | None
+    """The target's part of it; null without repetitions."""
+    judge_share: float | None
+    """The judge's share of both parts, 0 to 1; null without repetitions or variance."""
+    judge_share_interval: Interval
+    """Its interval, from resampled cases."""
+
+
+class JudgeSpreadDoc(Document):
+    """How far the judge of a run differs from itself."""
+
+    basis: Literal["measurement", "samples"]
+    """Whether results were drawn and judged again, or evaluators took several samples of every result."""
+    measured_by: int | None
+    """The number of the run that judged them again; null for samples."""
+    drawn: int
+    """How many results were drawn, each with the same probability."""
+    eligible: int
+    """Of how many."""
+    times: int
+    """How many more times each was judged; 0 for samples."""
+    whole: SpreadFiguresDoc | None
+    """Scores and verdicts of whole results; null for samples."""
+    evaluators: list[SpreadFiguresDoc]
+    """The same for each evaluator that asks a judge."""
+
+    @classmethod
+    def make(cls, found: RunSpread) -> JudgeSpreadDoc | None:
+        """Describe the spread of a run's judge, None while nobody knows it."""
+        if found.spread is None:
+            return None
+        facts: dict[str, Any] = found.spread.as_json()
+        return cls(measured_by=found.measured_by, **facts)

@@ -1,0 +1,203 @@
+"""The judge of a run measured: drawn results are judged some more times, at a cost that is not the run's."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+
+from evaluators.models import AuditEntry
+from runs.compare.comparison import build_comparison
+from runs.compare.documents import comparison_document
+from runs.compare.rules import Tolerances
+from runs.costs import run_costs
+from runs.execution.run_worker import work_on_run
+from runs.models.reviews import ReviewItem
+from runs.models.runs import Run
+from runs.running.judging_again import judge_again
+from runs.running.judging_estimate import estimate_judging
+from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest
+from runs.running.measuring import MeasuringRequest, measure_judge, plan_measuring
+from runs.running.services import start_run
+from runs.summary.judge_spread import JUDGE_SPREAD, JudgeSpread
+from tests.support.factories import make_case, make_model, make_suite, make_target, make_user
+from tests.support.members import make_client
+from tests.support.model_server import Behaviour, ModelServer, good
+from tests.support.trees import CHECK, JUDGED, tree
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PRICES = {"input_price_usd_per_mtok": 1000, "output_price_usd_per_mtok": 5000}
+# What one judge call of the server costs at these prices.
+CALL_USD = Decimal("0.2")
+CASES = 4
+
+
+def judged_run(server: ModelServer, *, cases: int = CASES, repetitions: int = 1) -> Run:
+    judge = make_model(slug="judge", base_url=server.base_url, concurrency=1, **PRICES)
+    suite = make_suite(tree=tree(JUDGED, CHECK), judge=judge)
+    for number in range(cases):
+        output = {"output": f"a refund {number}", "cost_usd": "0.25"}
+        facts = {"expected_output": "refund", "recorded_output": output}
+        make_case(suite=suite, key=f"C-{number}", position=number, **facts)
+    run = start_run(suite=suite, target=make_target(), started_by=None, repetitions=repetitions)
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert run.status == "completed"
+    return run
+
+
+def opinion(score: float) -> Behaviour:
+    return good({"reasoning": "as it is", "hits": [], "misses": [], "score": score})
+
+
+@pytest.mark.each_database
+def test_drawn_results_are_judged_again_and_the_run_itself_pays_nothing(
+    model_server: ModelServer,
+) -> None:
+    model_server.behave(then=opinion(1))
+    source, mira = judged_run(model_server), make_user(name="mira")
+    before = run_costs(source), source.leaf_scores
+    request = MeasuringRequest(results=3, times=2, budget_usd=Decimal(9), seed="s")
+    estimate = estimate_judging(plan_measuring(source, request, mira))
+    assert (estimate.results, estimate.total, estimate.calls) == (3, 4, 6)
+    assert estimate.cost_usd == 6 * CALL_USD
+    assert [(row.path, row.kept) for row in estimate.evaluators] == [
+        ("right", 0),
+        ("mentions_refund", 6),
+    ]
+
+    requests = len(model_server.chats)
+    run = measure_judge(source, request, by=mira, form_key="k")
+    assert measure_judge(source, request, by=mira, form_key="k") == run
+    # The results are judged one after the other: the first twice otherwise, the second once, the third never.
+    model_server.behave(*map(opinion, (0, 0, 0, 1, 1, 1)), then=opinion(1))
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert len(model_server.chats) - requests == 6
+    assert (run.status, run.source_run, run.execution_count) == ("completed", source, 6)
+    assert set(run.model_calls.values_list("purpose", flat=True)) == {"measurement"}
+    assert set(source.model_calls.values_list("purpose", flat=True)) == {"evaluation"}
+    costs = run_costs(run)
+    assert (costs.run.usd, costs.evaluation.usd) == (0, 6 * CALL_USD)
+    source.refresh_from_db()
+    assert (run_costs(source), source.leaf_scores) == before
+    assert not ReviewItem.objects.filter(run=run).exists()
+    assert run.target is not None
+    assert Run.objects.named(source.suite.slug, "latest").get() == source
+    audited = AuditEntry.objects.get(object_id=str(run.pk), action="start").after
+    assert audited is not None
+    assert audited["measures_judge_of"] == f"{source.suite.slug} #1"
+
+    assert run.summary is not None
+    spread = JudgeSpread.from_json(run.summary[JUDGE_SPREAD])
+    assert (spread.drawn, spread.eligible, spread.times) == (3, 4, 2)
+    [right] = spread.evaluators
+    # Pairs apart: 2 of 3, 2 of 3 and none of 3. Squares: 2/3 + 2/3 + 0 of 6 degrees of freedom.
+    assert right.path == "right"
+    assert (right.results, right.judgings) == (3, 9)
+    assert right.flips == pytest.approx(4 / 9)
+    assert right.deviation == pytest.approx((4 / 3 / 6) ** 0.5)
+    whole = spread.whole
+    assert whole is not None
+    # The check counts half of the score, so that of the whole varies half as much.
+    assert whole.deviation == pytest.approx(right.deviation / 2)
+    assert whole.flips == pytest.approx(4 / 9)
+
+
+def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
+    model_server: ModelServer,
+) -> None:
+    model_server.behave(then=opinion(1))
+    source, mira = judged_run(model_server, repetitions=2), make_user(name="mira")
+    client, place = make_client(mira), (source.suite.slug, source.number)
+    here = reverse("runs:run-measure-judge", args=place)
+    run_page = reverse("runs:run", args=place)
+    assert f'href="{here}"' in client.get(run_page).content.decode()
+    page = client.get(here).content.decode()
+    assert "Judge 8 results 3 more times" in page
+    filled = {"results": "8", "times": "2", "form_key": "k"}
+    estimate = client.post(f"{here}?estimate=1", filled).content.decode()
+    assert "<strong>$3.20</strong>" in estimate
+    assert "<dd>8 of 8</dd>" in estimate
+    assert client.post(here, filled | {"times": "51"}).status_code == 422
+    assert Run.objects.count() == 1
+
+    # Each output three times: the judge turns one of three, and the two outputs of a case differ as much.
+    model_server.behave(*map(opinion, (0, 1) * 8), then=opinion(1))
+    assert client.post(here, filled).status_code == 302
+    run = Run.objects.get(source_run=source)
+    # Twice the estimate, where no budget is given.
+    assert run.budget_usd == Decimal("6.4")
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert run.done_count == 16
+
+    shown = client.get(run_page).content.decode()
+    measuring = reverse("runs:run", args=(source.suite.slug, run.number))
+    assert "8 of 8 results, judged" in " ".join(shown.split())
+    assert f'Measured by <a href="{measuring}">run #2</a>' in " ".join(shown.split())
+    head = " ".join(client.get(measuring).content.decode().split())
+    assert "measures the judge of" in head
+    assert "8 of 8 results drawn, judged 2 more times" in head
+    assert "measures the judge of" in client.get(reverse("runs:run-list")).content.decode()
+
+    document = client.get(reverse("runs:run-summary-file", args=place)).json()
+    spread = document["judge_spread"]
+    assert (spread["basis"], spread["measured_by"], spread["times"]) == ("measurement", 2, 2)
+    [right] = spread["evaluators"]
+    assert (right["results"], right["judgings"], right["repeated"]) == (8, 24, 4)
+    # Pairs apart: (0, 1, 1) two of three.
+    assert right["flips"] == pytest.approx(2 / 3)
+    assert right["judge_variance"] == pytest.approx(2 / 3 / 2)
+    assert (right["target_variance"], right["judge_share"]) == (0, 1)
+    assert spread["whole"]["deviation"] == pytest.approx((1 / 12) ** 0.5)
+
+    # The next run is better by less than the judge alone moves the mean: its first result has a miss.
+    model_server.behave(opinion(0), then=opinion(1))
+    target = source.target
+    assert target is not None
+    again = start_run(suite=source.suite, target=target, started_by=None, repetitions=2)
+    work_on_run(again.pk)
+    asked = {"baseline": f"{place[0]}:1", "candidate": f"{place[0]}:{again.number}"}
+    compared = " ".join(client.get(reverse("runs:compare"), asked).content.decode().split())
+    assert "is inside the judge's own spread" in compared.replace("&#x27;", "'")
+    stored = build_comparison(source, Run.objects.get(pk=again.pk), Tolerances())
+    [score, rate] = comparison_document(stored).judge_noise
+    assert (score.figure, score.change, score.is_inside) == ("mean score", -0.0625, True)
+    assert score.band == pytest.approx(1.959964 * (2 * (1 / 12) / 8) ** 0.5, abs=1e-5)
+    assert (rate.change, rate.measured_by) == (-0.125, (2,))
+
+    suite_page = client.get(reverse("runs:suite", args=(place[0],))).content.decode()
+    assert f'<a href="{measuring}#run-judge-spread">66.6% of verdicts</a>' in " ".join(
+        suite_page.split()
+    )
+
+    with pytest.raises(CannotJudgeAgainError, match="only measures the judge of run #1"):
+        judge_again([run], JudgingRequest(), by=None)
+    with pytest.raises(CannotJudgeAgainError, match="only measures the judge"):
+        measure_judge(run, MeasuringRequest(), by=None)
+    with pytest.raises(CannotJudgeAgainError, match="1 to 20 more times, not 21"):
+        measure_judge(source, MeasuringRequest(times=21), by=None)
+
+
+def test_a_run_with_samples_tells_the_spread_of_one_sample_without_any_call(
+    model_server: ModelServer,
+) -> None:
+    judge = make_model(slug="judge", base_url=model_server.base_url, concurrency=1)
+    sampled = {**JUDGED, "negate": True, "config": {"prompt": "Is it wrong?", "samples": 3}}
+    suite = make_suite(tree=tree(sampled, CHECK), judge=judge)
+    for number in range(2):
+        make_case(suite=suite, key=f"C-{number}", recorded_output={"output": "a refund"})
+    model_server.behave(*map(opinion, (0, 0, 1)), then=opinion(0))
+    run = start_run(suite=suite, target=make_target(), started_by=None)
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert run.summary is not None
+    spread = JudgeSpread.from_json(run.summary[JUDGE_SPREAD])
+    assert (spread.basis, spread.whole) == ("samples", None)
+    [right] = spread.evaluators
+    assert (right.results, right.judgings, right.flips) == (2, 6, pytest.approx(1 / 3))
+    assert right.deviation == pytest.approx((2 / 3 / 4) ** 0.5)
+    page = make_client(make_user(name="mira")).get(reverse("runs:run", args=(suite.slug, 1)))
+    assert "From the samples of 2 results" in page.content.decode()
