@@ -24,10 +24,11 @@ from scripted.agents import READER, USD_PER_CHARACTER, ScriptedAgents, read_atte
 from scripted.asking import read_agent_question, read_asked
 from scripted.marking import Guide, read_guides
 from scripted.replies import read_reply
+from scripted.tempers import MOODY, STRICT, Tempers
 from scripted.written import PLACES, Key, answer_without_case, read_replies
 
 MODEL = "scripted-judge"
-MODELS = (MODEL, "scripted-judge-small", "scripted-judge-large")
+MODELS = (MODEL, "scripted-judge-small", "scripted-judge-large", STRICT, MOODY)
 HOST = "127.0.0.1"
 EXAMPLES = Path(__file__).parent
 REPLIES = EXAMPLES / "support-agent" / "judge.jsonl"
@@ -89,15 +90,17 @@ class ScriptedJudge:
         self.guides = guides
         self.agents = agents
         self.longest_delay_ms = longest_delay_ms
+        self.tempers = Tempers()
 
     def text_for(self, body: Mapping[str, Any], key: Key) -> str | None:
         """Return the reply written for a key, else the one its case's guide makes; None without both."""
         if not any(key):
             return answer_without_case(body)
-        if key in self.replies:
-            return self.replies[key]
-        reply = read_reply(read_asked(body, key), self.guides)
-        return None if reply is None else json.dumps(reply, ensure_ascii=False)
+        text = self.replies.get(key)
+        if text is None:
+            reply = read_reply(read_asked(body, key), self.guides)
+            text = None if reply is None else json.dumps(reply, ensure_ascii=False)
+        return None if text is None else self.tempers.apply(text, str(body.get("model")), key)
 
     def attempt(self, agent: str, case: str, task: str) -> Mapping[str, Any] | None:
         """Return what an agent answers, the reader its opinion; None where nothing was written."""

@@ -8,10 +8,12 @@ from django.core.management import call_command
 
 from evaluators.models import LanguageModel
 from runs.execution.run_worker import work_on_run
+from runs.management.commands import load_examples
 from runs.management.commands.load_examples import SUITES
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from tests.examples.reading import EXAMPLES
+from tests.examples.scripted_server import started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -102,3 +104,26 @@ def test_a_key_in_the_environment_adds_a_model_to_evaluate(settings):
         "http://127.0.0.1:11/v1",
         "OPENAI_API_KEY",
     )
+
+
+@pytest.mark.one_database
+def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_path):
+    def work_on_all():
+        for run in Run.objects.filter(suite__slug="support-agent", status="queued"):
+            work_on_run(run.pk)
+
+    monkeypatch.setattr(load_examples, "_input_ends", work_on_all)
+    with started(tmp_path) as server:
+        for _ in range(2):
+            call_command("load_examples", "--follow-ups", "--judge-url", server.base_url)
+        work_on_all()
+    again = Run.objects.exclude(source_run=None).order_by("number")
+    assert list(again.values_list("number", "source_run__number", "judge_name")) == [
+        (3, 2, "Scripted judge, strict"),
+        (4, 2, "Scripted judge, moody"),
+        (5, 4, "Scripted judge, moody"),
+    ]
+    strict, moody, measurement = again
+    assert strict.score_sum < Run.objects.get(number=2, suite=strict.suite).score_sum
+    assert (strict.status, moody.status) == ("completed", "completed")
+    assert measurement.summary["judge_spread"]["whole"]["flips"] > 0

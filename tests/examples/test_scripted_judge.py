@@ -213,3 +213,18 @@ def test_a_taken_port_ends_it_with_one_sentence() -> None:
 def run_until_end(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_strict_judge_takes_off_and_a_moody_one_differs_from_itself(
+    judge: ScriptedServer,
+) -> None:
+    def score(model: str) -> int:
+        reply = marked(judge, METRICS, GOOD, model)
+        return int(reply["metrics"]["grounding_fidelity"]["score"])
+
+    usual = score("scripted-judge")
+    strict = [score("scripted-judge-strict") for _ in range(2)]
+    moody = {score("scripted-judge-moody") for _ in range(20)}
+    assert strict == [round(usual * 0.85)] * 2
+    assert len(moody) > 1
+    assert max(moody) <= usual

@@ -49,6 +49,7 @@ class Command(SiteCommand):
         judge = _start_judge()
         self.stderr.write("Loading the examples.")
         call_command("load_examples", "--judge-url", judge)
+        _follow_up(judge)
         link = call_command("login_link", stdout=StringIO())
         folder = f"EVALSITE_DATA_DIR={settings.DATA_DIR}"
         serve(
@@ -60,22 +61,44 @@ class Command(SiteCommand):
         )
 
 
-def _start_judge() -> str:
-    """Start the scripted judge and return its address.
+def _follow_up(judge: str) -> None:
+    """Start the process that judges a first run again once the server's workers have completed it."""
+    command = [
+        sys.executable,
+        "-m",
+        "django",
+        "load_examples",
+        "--follow-ups",
+        "--judge-url",
+        judge,
+    ]
+    _start_beside(command, stderr=subprocess.DEVNULL)
 
-    It ends when nobody holds the other end of its standard input any more: neither this process, nor the server
-    that replaces it, nor a process of that. Until then it outlives Ctrl-C, because calls in progress wait for it.
-    """
+
+def _start_judge() -> str:
+    """Start the scripted judge and return its address; it outlives Ctrl-C, because calls in progress wait for it."""
     program = [sys.executable, str(FILES / "examples" / "scripted_judge.py"), "--port", "0"]
     program += ["--until-input-ends", "--ready-file", "/dev/stdout"]
-    read_end, write_end = os.pipe()
-    judge = subprocess.Popen(  # noqa: S603 - ours
-        program, stdin=read_end, stdout=subprocess.PIPE, text=True, process_group=0
-    )
-    os.close(read_end)
-    os.set_inheritable(write_end, True)
+    judge = _start_beside(program, stdout=subprocess.PIPE)
     address = next(iter(judge.stdout or ()), "").strip()
     if not address:
         message = "The scripted judge did not start: see its messages above."
         raise CommandError(message, returncode=FAILED)
     return address
+
+
+def _start_beside(
+    command: list[str], *, stdout: int | None = None, stderr: int | None = None
+) -> subprocess.Popen[str]:
+    """Start a process that ends with its standard input.
+
+    It does when nobody holds the other end any more: neither this process, nor the server that replaces it, nor a
+    process of that.
+    """
+    read_end, write_end = os.pipe()
+    started = subprocess.Popen(  # noqa: S603 - ours
+        command, stdin=read_end, stdout=stdout, stderr=stderr, text=True, process_group=0
+    )
+    os.close(read_end)
+    os.set_inheritable(write_end, True)
+    return started

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +13,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management.base import CommandError, CommandParser
+from django.db.models import QuerySet
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
@@ -19,8 +22,11 @@ from runs.cli.command import SiteCommand
 from runs.files.importing import import_recorded_outputs, import_suite
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
-from runs.models.runs import Run
+from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite, Target
+from runs.running.judging_again import judge_again
+from runs.running.judging_plan import JudgingRequest
+from runs.running.measuring import MeasuringRequest, measure_judge
 from runs.running.services import start_campaign
 
 EXAMPLES = Path(settings.BASE_DIR) / "examples"
@@ -97,10 +103,14 @@ AGENT: dict[str, Any] = {
     "cost_path": "cost_usd",
     "timeout_s": 20,
 }
+# One that is stricter than the others, and one that differs from itself.
+STRICT, MOODY = "scripted-judge-strict", "scripted-judge-moody"
 JUDGES = (
     DemoJudge("scripted-judge", "Scripted judge", "0.4", "1.6"),
     DemoJudge("scripted-judge-small", "Scripted judge, small", "0.1", "0.4"),
     DemoJudge("scripted-judge-large", "Scripted judge, large", "2.5", "10"),
+    DemoJudge(STRICT, "Scripted judge, strict", "0.8", "3.2"),
+    DemoJudge(MOODY, "Scripted judge, moody", "0.2", "0.8"),
 )
 
 
@@ -166,6 +176,11 @@ class Command(SiteCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the address of the scripted judge."""
         parser.add_argument(
+            "--follow-ups",
+            action="store_true",
+            help="Then wait for a run, judge its outputs again by two other judges, and measure one; ends with its input.",
+        )
+        parser.add_argument(
             "--judge-url", required=True, help="Base URL at which the scripted judge answers."
         )
 
@@ -184,6 +199,8 @@ class Command(SiteCommand):
             raise CommandError(f"The examples could not be loaded: {error}") from error
         for example, suite in loaded:
             self._run(example, suite, user)
+        if options["follow_ups"]:
+            follow_up(Run.objects.filter(suite__slug=SUITES[0].slug), user)
 
     def _run(self, example: DemoSuite, suite: Suite, user: User) -> None:
         """Start the missing runs of an example; a refusal, as without scripts, is only printed."""
@@ -196,6 +213,33 @@ class Command(SiteCommand):
             return
         outcome = f"{counted(count, 'run')} started." if count else "already run; nothing started."
         self.stderr.write(f"{suite.title}: {outcome}")
+
+
+def follow_up(runs: QuerySet[Run], user: User) -> None:
+    """Judge the outputs of the newest run again by two judges, and measure the one that differs from itself.
+
+    Workers execute these runs. Nothing is done a second time.
+    """
+    source = runs.filter(source_run=None).order_by("-number").first()
+    if source is None or runs.exclude(source_run=None).exists() or not _completes(source):
+        return
+    for slug in (STRICT, MOODY):
+        request = JudgingRequest(judge=LanguageModel.objects.get(slug=slug), note="Demo")
+        [judged] = judge_again([source], request, by=user)
+        if slug == MOODY and _completes(judged):
+            measure_judge(judged, MeasuringRequest(), by=user)
+
+
+def _completes(run: Run) -> bool:
+    """Wait until a run has ended, and tell whether it was completed; what waits for it ends with its input."""
+    while run.is_active and not _input_ends():
+        run.refresh_from_db()
+    return run.status == RunStatus.COMPLETED
+
+
+def _input_ends() -> bool:
+    """Wait a second, and tell whether standard input ended meanwhile."""
+    return bool(select.select([sys.stdin], [], [], 1)[0])
 
 
 def demo_admin() -> User:

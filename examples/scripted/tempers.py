@@ -1,0 +1,56 @@
+"""Judges of another temper than the one whose replies were written: one is stricter, one differs from itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from scripted.marking import draw
+from scripted.written import Key
+
+STRICT, MOODY = "scripted-judge-strict", "scripted-judge-moody"
+# What is left of a score by a strict judge, and how many points of 100 a moody one takes off at most.
+STRICTER, SWING = 0.85, 25
+# A moody judge turns one mark of so many.
+TURNED = 15
+MARKS = ("satisfied", "met", "passed")
+
+
+class Tempers:
+    """Changes replies by the model that is asked; a moody judge says something else every time."""
+
+    def __init__(self) -> None:
+        """Count how often a moody judge was asked the same."""
+        self._asked: Counter[Key] = Counter()
+
+    def apply(self, text: str, model: str, key: Key) -> str:
+        """Return the reply of a model; of any but these two as it was written."""
+        if model not in (STRICT, MOODY):
+            return text
+        self._asked[key] += 1
+        try:
+            reply = json.loads(text)
+        except ValueError:
+            return text
+        place = "" if model == STRICT else "/".join((*key, str(self._asked[key])))
+        return json.dumps(_changed(reply, place), ensure_ascii=False)
+
+
+def _changed(value: Any, place: str) -> Any:
+    """Return a reply with other scores and marks; a strict judge has no `place` to draw from."""
+    if isinstance(value, list):
+        return [_changed(part, f"{place}/{n}" if place else "") for n, part in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    changed = {}
+    for name, part in value.items():
+        here = f"{place}/{name}" if place else ""
+        if name == "score" and isinstance(part, int | float):
+            share = 1 - draw(here, among=SWING + 1) / 100 if here else STRICTER
+            changed[name] = round(part * share) if part > 1 else round(part * share, 2)
+        elif name in MARKS and isinstance(part, bool):
+            changed[name] = part != bool(here and draw(here, among=TURNED) == 0)
+        else:
+            changed[name] = _changed(part, here)
+    return changed
