@@ -13,7 +13,9 @@ The score is 1 if every limit is kept and 0 if one is exceeded. A figure exactly
 
 With `proportional: true` each limit scores limit ÷ actual, at most 1, and the score is the mean of the
 limits: twice the allowed tokens score 0.5. A limit of 0 allows nothing at all. With `share_kept: true` the score is the
-share of the limits that are kept: two of three score 0.667.
+share of the limits that are kept: two of three score 0.667. With `zero_at: 3` a figure scores 1 up to its limit and then
+falls evenly to 0 at three times it; the score is the mean of the limits: `type: latency`, `max: 2000`, `zero_at: 3`
+scores 4,000 ms 0.5, and `type: cost` does the same for money.
 
 If the target does not report a figure, the evaluator is unscored and names the figure, because the limit
 cannot be checked. The cost of judges never counts.
@@ -157,12 +159,19 @@ class ExecutionMetricsConfig(KindConfig):
         False, description="Score the share of the limits that are kept, not 0 for any breach."
     )
 
+    zero_at: float | None = Field(
+        None,
+        gt=1,
+        description="Score evenly less above a limit, down to 0 at this many times it. Empty: not graded so.",
+    )
+
     @model_validator(mode="after")
     def _limits_something(self) -> Self:
         if not self.limits:
             raise ValueError(f"execution_metrics needs a limit: one of {', '.join(LIMITS)}")
-        if self.proportional and self.share_kept:
-            raise ValueError("proportional and share_kept score in two ways; keep one of them")
+        ways = [name for name in ("proportional", "share_kept", "zero_at") if getattr(self, name)]
+        if len(ways) > 1:
+            raise ValueError(f"{ways[0]} and {ways[1]} score in two ways; keep one of them")
         return self
 
     @property
@@ -202,11 +211,12 @@ def rescore(config: ExecutionMetricsConfig, details: Mapping[str, Any]) -> Score
             f"This result does not record its {noun}, so {unknown[0]} cannot be checked."
         )
     rows = [
-        _row(name, limit, Decimal(str(figures[LIMITS[name].figure])))
+        _row(name, limit, Decimal(str(figures[LIMITS[name].figure])), config.zero_at)
         for name, limit in config.limits.items()
     ]
-    shares = [row["share"] if config.proportional else float(row["kept"]) for row in rows]
-    is_mean = config.proportional or config.share_kept
+    is_graded = config.proportional or config.zero_at is not None
+    shares = [row["share"] if is_graded else float(row["kept"]) for row in rows]
+    is_mean = is_graded or config.share_kept
     return Score(
         min(1.0, mean(shares) or 0.0) if is_mean else min(shares),
         findings=tuple(_finding(row) for row in rows),
@@ -239,11 +249,18 @@ async def score(config: ExecutionMetricsConfig, context: Context) -> Outcome:
     return rescore(config, {"figures": figures})
 
 
-def _row(name: str, limit: int | Decimal, actual: Decimal) -> dict[str, Any]:
+def _row(name: str, limit: int | Decimal, actual: Decimal, zero_at: float | None) -> dict[str, Any]:
     allowed = Decimal(limit)
     # Counts are whole numbers; money is compared to 9 decimals, like everything.
     kept = round(actual, SCORE_DIGITS) <= round(allowed, SCORE_DIGITS)
     is_money = LIMITS[name].figure == COST
+    share = 1.0
+    if not kept and zero_at is None:
+        share = float(allowed / actual)
+    elif not kept:
+        # By how much the limit is exceeded, as a share of the way to where the score is 0.
+        excess = (actual - allowed) / (allowed * (Decimal(repr(zero_at)) - 1)) if allowed else 1
+        share = max(0.0, 1 - float(excess))
     return {
         "setting": name,
         "label": LIMITS[name].label,
@@ -251,7 +268,7 @@ def _row(name: str, limit: int | Decimal, actual: Decimal) -> dict[str, Any]:
         "limit": str(allowed) if is_money else int(allowed),
         "actual": str(actual) if is_money else int(actual),
         "kept": kept,
-        "share": 1.0 if kept else round(float(allowed / actual), SCORE_DIGITS),
+        "share": round(share, SCORE_DIGITS),
     }
 
 

@@ -77,7 +77,11 @@ def with_meaning(
         return {"trim": True, **settings}
     if kind == "tool_trajectory" and generation is Generation.LATER:
         return {"args_match": "exact", **settings}
-    if kind == "execution_metrics" and not preset and not settings.get("proportional"):
+    if (
+        kind == "execution_metrics"
+        and not preset
+        and not (settings.get("proportional") or settings.get("zero_at"))
+    ):
         return {"share_kept": True, **settings}
     if kind == "field_accuracy" and isinstance(settings.get("fields"), list):
         return {**settings, "fields": [_field(field) for field in settings["fields"]]}

@@ -84,6 +84,24 @@ def test_a_share_is_the_limits_kept_of_all() -> None:
     )
 
 
+def test_latency_and_cost_fall_evenly_from_their_limit_to_where_they_score_0() -> None:
+    # 5,000 ms and $0.012, by hand: 1 − (actual − limit) ÷ (limit × (zero_at − 1)).
+    for limits, zero_at, score in (
+        ({"max_duration_ms": 5000}, 1.5, 1.0),
+        ({"max_duration_ms": 4000}, 1.5, 0.5),
+        ({"max_duration_ms": 2500}, 2, 0.0),
+        ({"max_duration_ms": 1000}, 2, 0.0),
+        ({"max_cost_usd": 0.01}, 3, 0.9),
+        ({"max_cost_usd": 0.01, "max_duration_ms": 4000}, 3, (0.9 + 0.875) / 2),
+        ({"max_tool_calls": 0}, 3, 0.0),
+    ):
+        found = score_of(KIND, {**limits, "zero_at": zero_at}, context_of())
+        assert found.score == pytest.approx(score), (limits, zero_at)
+    written = "{name: a, type: latency, max: 2000, zero_at: 3}"
+    (node,) = suite_files.read_suite(suite(written)).evaluators.children
+    assert (node.config["max_duration_ms"], node.config["zero_at"]) == (2000, 3)
+
+
 @pytest.mark.parametrize("proportional", [False, True])
 def test_a_limit_of_0_allows_none_at_all(proportional: bool) -> None:
     config = {"max_tool_calls": 0, "proportional": proportional}
@@ -165,6 +183,8 @@ def test_stored_figures_can_be_held_to_other_limits_but_not_to_unknown_ones() ->
         ({}, "needs a limit"),
         ({"proportional": True}, "needs a limit"),
         ({"max_tokens": 1, "proportional": True, "share_kept": True}, "keep one of them"),
+        ({"max_tokens": 1, "zero_at": 2, "share_kept": True}, "keep one of them"),
+        ({"max_tokens": 1, "zero_at": 1}, "zero_at: 1 is refused"),
         ({"max_tokens": -1}, "max_tokens: -1 is refused"),
         ({"max_tokens": 1.5}, "max_tokens: 1.5 is refused"),
         ({"max_tokens": "many"}, "max_tokens: 'many' is refused"),
