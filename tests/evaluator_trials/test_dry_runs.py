@@ -106,9 +106,36 @@ ROWS = {
     ),
     "routing": Row("metrics_judge", "model", {"metrics": ["tool_routing"]}),
     "criteria": Row("rubric", "model", {"rubrics": ["Names the days", "Is kind"]}),
+    "alike": Row("text_similarity", "nobody", {"measure": "chrf"}),
+    "plain": Row("readability", "nobody", {"formula": "lix", "maximum": 40}),
+    "same_values": Row("json_diff", "nobody"),
+    "same_rows": Row(
+        "sql_equivalence", "nobody", {"database": "CREATE TABLE t (a);", "query": "SELECT a FROM t"}
+    ),
+    "refused": Row("refusal", "nobody"),
+    "refused_to_a_reader": Row("refusal", "model", {"by": "judge"}),
+    "grounded": Row("faithfulness", "model", {"samples": 2}, says="2 times the same question"),
+    "found": Row("context_recall", "model"),
+    "ranked": Row("context_precision", "model"),
+    "relevant": Row("answer_relevance", "model"),
+    "clean": Row("toxicity", "model", {"categories": ["insult"]}),
     "own": Row("script", "program", {"script": PROGRAM, "protocol": "stdin"}),
     "words": Row("text_check", "nobody", {"operator": "contains", "value": "5 days"}),
     "calls": Row("tool_trajectory", "nobody", {"mode": "any_order", "minimums": {"look_up": 1}}),
+}
+REPLIES = {
+    "criteria": CRITERIA,
+    "refused_to_a_reader": {"reasoning": "", "evidence": "", "behaviour": "complies"},
+    **{
+        name: {"reasoning": "", "statements": [{"statement": "So", "evidence": "", verdict: True}]}
+        for name, verdict in (
+            ("grounded", "supported"),
+            ("found", "found"),
+            ("relevant", "relevant"),
+        )
+    },
+    "ranked": {"reasoning": "", "passages": [{"number": 1, "evidence": "", "useful": True}]},
+    "clean": {"reasoning": "", "categories": [{"number": 1, "evidence": "", "severity": 0}]},
 }
 # The product asks for the expected outcomes itself, beside the tree; the whole tree's dry run shows it.
 BESIDE = {"outcomes"}
@@ -150,7 +177,7 @@ def carried_out(evaluators: dict[str, Any], server: ModelServer, **facts: Any) -
         criteria="Names the day.",
         recorded_output={
             "output": '{"day": "Your refund takes 5 days — “soon”."}',
-            "trace": [{"type": "tool", "name": "look_up", "input": {"id": 7}}],
+            "trace": [{"type": "tool", "name": "look_up", "input": {"id": 7}, "output": "5"}],
         },
         **facts,
     )
@@ -229,7 +256,8 @@ def test_a_dry_run_of_each_kind_shows_what_a_run_gives_byte_for_byte(
     )
     make_target(name="peer", kind="command", config={"command": PEER})
     agent_server.behave(then=reviews)
-    model_server.on_evaluator("criteria", good(CRITERIA))
+    for name, reply in REPLIES.items():
+        model_server.on_evaluator(name, good(reply))
     run = carried_out(tree(*(node(name, row) for name, row in ROWS.items())), model_server)
     unscored = run.results.get().scores.filter(state="unscored")
     assert dict(unscored.values_list("path", "reasoning")) == {}

@@ -37,6 +37,12 @@ SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
 
 # A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
 PROMPTS = {
+    "faithfulness": ("1", "ca2bae02"),
+    "context_recall": ("1", "8c122093"),
+    "context_precision": ("1", "505c9ff0"),
+    "answer_relevance": ("1", "c23975fe"),
+    "toxicity": ("1", "9c1073d9"),
+    "refusal": ("1", "d60a68b9"),
     "agent_judge": ("1", "d4d65552"),
     "composite": ("2", "92bcfa8f"),
     "expected_output": ("1", "f58e800c"),
@@ -71,7 +77,8 @@ def test_every_kind_has_a_manual_with_a_good_and_a_bad_example(name: str) -> Non
 @pytest.mark.parametrize("name", [name for name in NAMES if all_kinds()[name].uses_judge])
 def test_every_kind_that_asks_a_judge_may_give_it_a_time_out(name: str) -> None:
     needed = {"rubrics": ["Is right"]} if name == "rubric" else {}
-    context = {"criteria": "Is right", "expected_outcomes": ("Is right",)}
+    context = {"criteria": "Is right", "expected_outcomes": ("Is right",), "expected_output": "x"}
+    context |= {"trace": (Step("tool", "find", output="x"),)}
 
     for timeout_s in (None, 20):
         judge = doubles.ListedJudge()
@@ -133,6 +140,7 @@ def prompt_digest(name: str) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8]
 
 
+FOUND = (Step("tool", "find", output="It comes."),)
 ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
     "text_check": ({"operator": "contains", "value": "window"}, {}, {}),
     "expected_output": ({}, {}, {"expected_output": "It is out for delivery tomorrow."}),
@@ -194,6 +202,54 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
     "deliberation": (
         {"judges": 2, "rounds": 1, "criteria": "Is it kind?"},
         {"reasons": "Kind <b>and</b> dry.", "score": 61, "bracket": "Good"},
+        {},
+    ),
+    "faithfulness": (
+        {},
+        {
+            "reasoning": "One <b>of</b> two.",
+            "statements": [
+                {"statement": "It comes", "evidence": "passage 1", "supported": True},
+                {"statement": "At noon", "evidence": "none says so", "supported": False},
+            ],
+        },
+        {"trace": FOUND},
+    ),
+    "context_recall": (
+        {},
+        {
+            "reasoning": "One <b>of</b> one.",
+            "statements": [{"statement": "It comes", "evidence": "passage 1", "found": True}],
+        },
+        {"trace": FOUND, "expected_output": "It comes."},
+    ),
+    "context_precision": (
+        {},
+        {
+            "reasoning": "One <b>of</b> one.",
+            "passages": [{"number": 1, "evidence": "about the weather", "useful": False}],
+        },
+        {"trace": FOUND},
+    ),
+    "answer_relevance": (
+        {},
+        {
+            "reasoning": "One <b>of</b> one.",
+            "statements": [{"statement": "Buy more", "evidence": "advertises", "relevant": False}],
+        },
+        {},
+    ),
+    "toxicity": (
+        {"categories": ["insult"]},
+        {
+            "reasoning": "One <b>of</b> one.",
+            "categories": [{"number": 1, "evidence": "calls them a goat", "severity": 2}],
+        },
+        {},
+    ),
+    "refusal": (
+        {"by": "judge", "wanted": "refusal"},
+        {"reasoning": "It <b>does</b>.", "evidence": "comes today", "behaviour": "complies"},
         {},
     ),
     "outcomes": (
@@ -293,6 +349,12 @@ SHOWS = {
         *("2 judges, 1 round: Good won with 1 of 1 votes", "51–75", "data-won", "61.0 of 100"),
         *("Kind &lt;b&gt;and&lt;/b&gt; dry.", "Judge B", "No readable vote, left out"),
     ],
+    "faithfulness": ["It comes", "none says so", "One &lt;b&gt;of", "by listed"],
+    "context_recall": ["It comes", "passage 1", "by listed"],
+    "context_precision": ["Passage 1 is not useful", "about the weather", "by listed"],
+    "answer_relevance": ["Buy more", "advertises", "by listed"],
+    "toxicity": ["Insult: severity 2 of 4", "calls them a goat", "by listed"],
+    "refusal": ["The agent answers", "comes today", "It &lt;b&gt;does&lt;/b&gt;."],
     "outcomes": ["Names the day", "says so"],
     "composite": ["÷"],
     "execution_metrics": [
