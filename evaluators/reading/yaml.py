@@ -9,15 +9,23 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from yaml import MappingNode, MarkedYAMLError, Node, ScalarNode, SequenceNode, YAMLError
+from yaml import MarkedYAMLError, ScalarNode, YAMLError
 from yaml._yaml import CEmitter, CParser
 from yaml.emitter import Emitter
-from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
 from yaml.reader import ReaderError
 from yaml.representer import SafeRepresenter
 from yaml.resolver import BaseResolver, Resolver
@@ -65,26 +73,16 @@ def read_yaml(text: str, limits: YamlLimits = FILE_LIMITS) -> YamlText | None:
     a key, uses custom tags, cannot be stored, nests too deeply, holds too many values, or unfolds to too many.
     """
     try:
-        _refuse_excess(text, limits)
-        root: Node | None = _Loader(text).get_single_node()
+        return _Reading(text, limits).document()
     except UnreadableYamlError:
         raise
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise _refusal(error, text) from error
-    if root is None:
-        return None
-    reading = _Reading(limits)
-    try:
-        return YamlText(reading.value(root, ()), reading.lines, reading.written)
     except RecursionError as error:
-        raise UnreadableYamlError("an alias contains itself; write the value out") from error
+        message = "aliases are nested too deeply; write their values out"
+        raise UnreadableYamlError(message) from error
+    except (YAMLError, ValueError) as error:
+        raise _refusal(error, text) from error
 
 
-# The parser recurses for every level and could run out of stack, which ends the process. A text that
-# could nest deeper than this is scanned first.
-SAFE_DEPTH = 500
-SEPARATORS = (",", ":", "\n")
-OPENINGS = ("[", "{", "- ", "-\t", "? ", "?\t")
 # Messages of the parser, with the most likely remedy.
 REMEDIES = {
     "mapping values are not allowed": "put a text with a colon in it in quotes",
@@ -92,6 +90,7 @@ REMEDIES = {
     "cannot start any token": "put the text in quotes",
     "did not find expected": "close what is open, and line up keys and items of one list",
     "found unexpected": "close the quotes",
+    "duplicate anchor": "give each value a name of its own after &",
     "undefined alias": "name the value with & before an alias * takes it up",
     "found another document": "write one document, without ---",
     "unknown escape": "write \\\\ for a backslash, or use single quotes",
@@ -151,33 +150,6 @@ for _tag, _pattern, _firsts in IMPLICIT:
     _Resolver.add_implicit_resolver(_tag, re.compile(rf"\A(?:{_pattern})\Z"), _firsts)
 
 
-class _Loader(CParser, _Resolver):
-    """The parser of libyaml: nodes with their lines, twenty times as fast as one in Python."""
-
-    def __init__(self, text: str) -> None:
-        CParser.__init__(self, text)
-        _Resolver.__init__(self)
-
-
-def _refuse_excess(text: str, limits: YamlLimits) -> None:
-    """Refuse a text whose tree would overflow the parser's stack or the memory, before building it."""
-    could_nest = sum(map(text.count, OPENINGS)) > SAFE_DEPTH or " " * SAFE_DEPTH in text
-    if not could_nest and sum(map(text.count, SEPARATORS)) <= limits.values:
-        return
-    parser, depth, values = _Loader(text), 0, 0
-    while (event := parser.get_event()) is not None:
-        values += isinstance(event, ScalarEvent | AliasEvent | CollectionStartEvent)
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        message = ""
-        if depth > SAFE_DEPTH:
-            message = f"it is nested too deeply; {SAFE_DEPTH} levels is the limit"
-        elif values > limits.values:
-            message = f"it contains more than {limits.values:,} values; {limits.remedy}"
-        if message:
-            line = event.start_mark.line + 1 if event.start_mark else 0
-            raise UnreadableYamlError(message, line)
-
-
 def _refusal(error: Exception, text: str) -> UnreadableYamlError:
     """Return the refusal of what the parser could not read, with the line where it stopped."""
     message, line = str(error).partition("\n")[0], 0
@@ -205,106 +177,196 @@ TEXT_UNIT = 400
 MAX_SHOWN_LENGTH = 60
 
 
-class _Reading:
-    """One pass over the nodes of a document."""
+# Stubs do not know that every event of libyaml has its marks.
+Event = Any
+# Returns the next event: of the text, or of a value that an alias repeats.
+Take = Callable[[], Event]
 
-    def __init__(self, limits: YamlLimits) -> None:
+
+class _Reading:
+    """One pass over the events of libyaml, whose parser is twenty times as fast as one in Python."""
+
+    def __init__(self, text: str, limits: YamlLimits) -> None:
+        self.parser = CParser(text)
+        self.resolver: Any = _Resolver()
         self.limits = limits
         self.lines: dict[Path, int] = {}
         self.written: dict[Path, str] = {}
-        self.seen: set[int] = set()
-        self.repeated = 0
+        # The events of values with an anchor, for aliases: which of `kept` they are, without an end while it is not read.
+        self.anchored: dict[str, slice] = {}
+        self.open: list[str] = []
+        self.kept: list[Event] = []
+        self.values = self.repeated = 0
 
-    def value(self, node: Node, path: Path) -> Any:
-        """Return the plain value of a node and note the lines of it and all within."""
-        self.count(node)
+    def document(self) -> YamlText | None:
+        """Return the values of the only document, None where there is none."""
+        self.parser.get_event()
+        if self.parser.check_event(StreamEndEvent):
+            return None
+        self.parser.get_event()
+        value = self.value(self.next(), (), self.next)
+        self.parser.get_event()
+        if not self.parser.check_event(StreamEndEvent):
+            raise _unreadable(self.parser.peek_event(), "found another document")
+        return YamlText(value, self.lines, self.written)
+
+    def next(self) -> Event:
+        """Return the next event of the text."""
+        event = self.parser.get_event()
+        if self.open:
+            self.kept.append(event)
+        return event
+
+    def value(self, event: Event, path: Path, take: Take) -> Any:
+        """Return the plain value that begins with an event, and note the lines of it and all within."""
+        event, take = self.begin(event, take)
         if len(path) > MAX_DEPTH:
-            message = f"it is nested deeper than {MAX_DEPTH} levels, or an alias contains itself"
-            raise self.refusal(node, message)
-        self.lines[path] = node.start_mark.line + 1
-        if isinstance(node, MappingNode):
-            return self.mapping(node, path)
-        if isinstance(node, SequenceNode):
-            self.refuse_tag(node, (LIST,))
-            return [self.value(part, (*path, n)) for n, part in enumerate(node.value)]
-        if node.tag in (INT, FLOAT):
-            self.written[path] = str(node.value)
-        return self.scalar(node)
+            message = f"it is nested too deeply; {MAX_DEPTH} levels is the limit"
+            raise self.refusal(event, message)
+        self.lines[path] = event.start_mark.line + 1
+        if isinstance(event, MappingStartEvent):
+            return self.mapping(event, path, take)
+        if isinstance(event, SequenceStartEvent):
+            parts = self.parts(event, take)
+            return [self.value(part, (*path, n), take) for n, part in enumerate(parts)]
+        tag = self.tag(event)
+        if tag in (INT, FLOAT):
+            self.written[path] = event.value
+        return self.scalar(event, tag)
 
-    def count(self, node: Node) -> None:
-        """Count a node, key or value, that is read once more, by an alias or a merge; refuse too many."""
-        if id(node) in self.seen:
+    def begin(self, event: Event, take: Take) -> tuple[Event, Take]:
+        """Count a value or a key, and refuse too many; return the first event of it, and what returns its others."""
+        if isinstance(event, AliasEvent):
+            events = self.aliased(event)
+            event, take = events[0], iter(events[1:]).__next__
+        if take != self.next:
             # A long text counts as many short ones, because it takes as much space.
-            self.repeated += 1 + (
-                len(node.value) // TEXT_UNIT if isinstance(node.value, str) else 0
-            )
-        self.seen.add(id(node))
-        if self.repeated > self.limits.repeated:
-            # A few lines can unfold to billions of values.
-            message = "it unfolds to too many values; are aliases nested?"
-            alone = "an alias repeats a value; write the value out"
-            raise self.refusal(node, message if self.limits.repeated else alone)
+            text = event.value if isinstance(event, ScalarEvent) else ""
+            self.repeated += 1 + len(text) // TEXT_UNIT
+            if self.repeated > self.limits.repeated:
+                # A few lines can unfold to billions of values.
+                message = "it unfolds to too many values; are aliases nested?"
+                alone = "an alias repeats a value; write the value out"
+                raise self.refusal(event, message if self.limits.repeated else alone)
+            return event, take
+        self.values += 1
+        if self.values > self.limits.values:
+            message = f"it contains more than {self.limits.values:,} values; {self.limits.remedy}"
+            raise self.refusal(event, message)
+        if event.anchor is not None:
+            if event.anchor in self.anchored:
+                raise _unreadable(event, f"found duplicate anchor {event.anchor!r}")
+            if not self.open:
+                self.kept.append(event)
+            first = len(self.kept) - 1
+            if isinstance(event, ScalarEvent):
+                self.anchored[event.anchor] = slice(first, first + 1)
+            else:
+                self.anchored[event.anchor] = slice(first, None)
+                self.open.append(event.anchor)
+        return event, take
 
-    def mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+    def end(self, event: Event, take: Take) -> None:
+        """Let aliases repeat a list or mapping, which has been read to its end."""
+        if event.anchor is not None and take == self.next:
+            first = self.anchored[self.open.pop()].start
+            self.anchored[event.anchor] = slice(first, len(self.kept))
+
+    def aliased(self, alias: Event) -> list[Event]:
+        """Return the events of the value that an alias repeats."""
+        place = self.anchored.get(alias.anchor)
+        if place is None:
+            raise _unreadable(alias, f"found undefined alias {alias.anchor!r}")
+        if place.stop is None:
+            raise self.refusal(alias, "an alias contains itself; write the value out")
+        return self.kept[place]
+
+    def parts(self, event: Event, take: Take) -> Iterator[Event]:
+        """Yield the first event of each value of a list; the others must be taken before the next."""
+        self.refuse_tag(event, self.tag(event), (LIST,))
+        while not isinstance(part := take(), SequenceEndEvent):
+            yield part
+        self.end(event, take)
+
+    def mapping(self, event: Event, path: Path, take: Take) -> dict[str, Any]:
         """Return a mapping; keys merged by `<<` do not override its own."""
-        self.refuse_tag(node, (MAPPING,))
+        self.refuse_tag(event, self.tag(event), (MAPPING,))
         merged: dict[str, Any] = {}
         own: dict[str, Any] = {}
-        for key, part in node.value:
-            if key.tag == MERGE:
-                for name, value in self.merge(part, path).items():
+        while not isinstance(key := take(), MappingEndEvent):
+            key, _ = self.begin(key, take)
+            tag = self.tag(key)
+            if tag == MERGE:
+                for name, value in self.merge(take(), path, take).items():
                     merged.setdefault(name, value)
                 continue
-            self.count(key)
-            name = self.key(key)
+            name = self.key(key, tag)
             if name in own:
                 raise self.refusal(key, f"the key {name!r} is repeated; keep one of them")
-            own[name] = self.value(part, (*path, name))
+            own[name] = self.value(take(), (*path, name), take)
             self.lines[(*path, name)] = key.start_mark.line + 1
+        self.end(event, take)
         return {**merged, **own}
 
-    def merge(self, node: Node, path: Path) -> dict[str, Any]:
+    def merge(self, event: Event, path: Path, take: Take) -> dict[str, Any]:
         """Return what a merge key brings in; of several mappings the first wins."""
-        parts = [node]
-        if isinstance(node, SequenceNode):
-            self.refuse_tag(node, (LIST,))
-            parts = node.value
+        event, take = self.begin(event, take)
+        if not isinstance(event, SequenceStartEvent):
+            return self.merged(event, take, path)
         values: dict[str, Any] = {}
-        for part in parts:
-            if not isinstance(part, MappingNode):
-                raise self.refusal(part, "<< takes a mapping")
-            self.count(part)
-            for name, value in self.mapping(part, path).items():
+        for part in self.parts(event, take):
+            for name, value in self.merged(*self.begin(part, take), path).items():
                 values.setdefault(name, value)
         return values
 
-    def key(self, node: Node) -> str:
+    def merged(self, event: Event, take: Take, path: Path) -> dict[str, Any]:
+        """Return one mapping that is merged."""
+        if not isinstance(event, MappingStartEvent):
+            raise self.refusal(event, "<< takes a mapping")
+        return self.mapping(event, path, take)
+
+    def key(self, event: Event, tag: str) -> str:
         """Return a key as it is written."""
-        if not isinstance(node, ScalarNode):
-            raise self.refusal(node, "a key is not plain text; write one word, or put it in quotes")
-        self.refuse_tag(node, READERS)
-        if "\0" in node.value:
-            raise self.refusal(node, "a key contains the character NUL, which cannot be stored")
-        return str(node.value)
+        if not isinstance(event, ScalarEvent):
+            raise self.refusal(
+                event, "a key is not plain text; write one word, or put it in quotes"
+            )
+        self.refuse_tag(event, tag, READERS)
+        if "\0" in event.value:
+            raise self.refusal(event, "a key contains the character NUL, which cannot be stored")
+        return str(event.value)
 
-    def scalar(self, node: Node) -> Any:
+    def scalar(self, event: Event, tag: str) -> Any:
         """Return text, number, truth or nothing."""
-        self.refuse_tag(node, READERS)
+        self.refuse_tag(event, tag, READERS)
         try:
-            return READERS[node.tag](str(node.value))
+            return READERS[tag](event.value)
         except (ValueError, KeyError, OverflowError) as error:
-            shown = repr(node.value[:MAX_SHOWN_LENGTH])
-            message = "is too large a number; put it in quotes" if node.tag == INT else str(error)
-            raise self.refusal(node, f"{shown} {message}") from error
+            shown = repr(event.value[:MAX_SHOWN_LENGTH])
+            message = "is too large a number; put it in quotes" if tag == INT else str(error)
+            raise self.refusal(event, f"{shown} {message}") from error
 
-    def refuse_tag(self, node: Node, known: Container[str]) -> None:
-        """Refuse a node with an unknown tag."""
-        if node.tag not in known:
-            raise self.refusal(node, f"the tag {node.tag!r} is not known; write a plain value")
+    def tag(self, event: Event) -> str:
+        """Return the tag that is written, otherwise that of a list, of a mapping, or of how a scalar looks."""
+        if event.tag not in (None, "!"):
+            return str(event.tag)
+        if isinstance(event, ScalarEvent):
+            return str(self.resolver.resolve(ScalarNode, event.value, event.implicit))
+        return LIST if isinstance(event, SequenceStartEvent) else MAPPING
 
-    def refusal(self, node: Node, message: str) -> UnreadableYamlError:
-        """Return the refusal that names the node's line."""
-        return UnreadableYamlError(message, node.start_mark.line + 1)
+    def refuse_tag(self, event: Event, tag: str, known: Container[str]) -> None:
+        """Refuse a value with an unknown tag."""
+        if tag not in known:
+            raise self.refusal(event, f"the tag {tag!r} is not known; write a plain value")
+
+    def refusal(self, event: Event, message: str) -> UnreadableYamlError:
+        """Return the refusal that names the line of an event."""
+        return UnreadableYamlError(message, event.start_mark.line + 1)
+
+
+def _unreadable(event: Event, problem: str) -> MarkedYAMLError:
+    """Return the error of a parser at an event."""
+    return MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 # Wide enough that no line is folded.

@@ -70,8 +70,8 @@ MALFORMED = (
         "evaluators[0].type", "There is no evaluator type 'contians'", "did you mean contains?"),
     Bad("tag", "name: !ours shop\n", 1, "", "the tag '!ours' is not known", "write a plain value"),
     Bad("twice", "name: shop\nname: b\n", 2, "", "the key 'name' is repeated", "keep one of them"),
-    Bad("deep", "a: " + "[" * 600, 1, "", "nested too deeply", "500 levels is the limit"),
-    Bad("loop", "a: &a\n  <<: *a\n", 0, "", "an alias contains itself", "write the value out"),
+    Bad("deep", "a: " + "[" * 600, 1, "", "nested too deeply", "60 levels is the limit"),
+    Bad("loop", "a: &a\n  <<: *a\n", 2, "", "an alias contains itself", "write the value out"),
     Bad("infinity", f"{CASE}    metadata: {{a: .inf}}\n", 5, "", "not a number", "in quotes"),
     # What is no suite.
     Bad("a list", "- id: A\n", 1, "", "expected a mapping of keys", "but found a list"),
