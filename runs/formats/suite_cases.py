@@ -511,6 +511,9 @@ class _Case:
             refuse_trials(fields)
         self._refuse_live_turns()
         skips = bool(inner.flag("skip_defaults")) | bool(self.fields.flag("skip_defaults"))
+        # First what most cases have nothing beside: where nothing is left, looking for more is quick.
+        asked = read_input(self.fields, SharedInput() if skips else self.defaults.shared)
+        recorded = read_recorded(self.fields)
         evaluators, append = self._evaluators(inner, skips=skips)
         expected, kept = read_expected(self.fields)
         rest = inner.keep_rest()
@@ -519,11 +522,11 @@ class _Case:
             key=key,
             title=title,
             tags=self.fields.texts("tags", longest=MAX_CASE_TAG_LENGTH),
-            input=read_input(self.fields, SharedInput() if skips else self.defaults.shared),
+            input=asked,
             expected_output=expected,
             expected_outcomes=self.fields.texts("expected_outcomes"),
             criteria=self.fields.text("criteria"),
-            recorded_output=read_recorded(self.fields),
+            recorded_output=recorded,
             evaluators=evaluators,
             evaluators_append=append,
             metadata=self.fields.metadata(
