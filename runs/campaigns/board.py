@@ -12,12 +12,12 @@ from django.db.models import Max
 from django.urls import reverse
 
 from evaluators.scoring.numbers import rounded
+from evaluators.scoring.significance import Evidence, evidence, holm
 from evaluators.templatetags.figures import counted, money, pct
 from evaluators.templatetags.marks import VERDICT_WORDS
 from runs import lists
 from runs.charts.figures import Offer, dominators
 from runs.charts.queries import COSTS
-from runs.compare.evidence import Evidence, evidence, holm
 from runs.lists import Chip, ListQuery, Sort, cut_page, read_integer
 from runs.models.results import ENDED_RESULT_STATUSES, Result
 from runs.models.run_cases import RunCase

@@ -13,6 +13,7 @@ from django.db.models import F, QuerySet
 from django.urls import reverse
 
 from evaluators.models import LanguageModel
+from evaluators.scoring.significance import Evidence
 from evaluators.templatetags.figures import counted, money
 from runs import lists
 from runs.campaigns.board import (
@@ -29,7 +30,6 @@ from runs.campaigns.board import (
     sort_rows,
 )
 from runs.charts.queries import COSTS, ChartsQuery, ScoreCostChart, chart_runs, score_cost_chart
-from runs.compare.evidence import Evidence
 from runs.costs import with_origins
 from runs.lists import NEWEST_FIRST, Control, HeadCell, ListQuery, head_cell
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunStatus

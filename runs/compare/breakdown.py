@@ -15,6 +15,7 @@ from django.db.models import TextField
 from django.db.models.functions import Cast
 
 from evaluators.scoring.numbers import mean
+from evaluators.scoring.significance import evidence
 from evaluators.templatetags.figures import MISSING, delta, pct
 from runs import lists
 from runs.compare.changes import EVERY, ComparisonQuery
@@ -24,7 +25,6 @@ from runs.compare.evidence import (
     Columns,
     Paired,
     correct_by_holm,
-    evidence,
     paired_figures,
     share_change,
     shared_changes,

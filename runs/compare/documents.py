@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from evaluators.scoring.intervals import RESAMPLES
 from evaluators.scoring.numbers import percent
+from evaluators.scoring.significance import LEVEL
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import Conclusion, conclude
-from runs.compare.evidence import LEVEL, RESAMPLES, MeasuredChange
+from runs.compare.evidence import MeasuredChange
 from runs.compare.judge_noise import judge_noise
 from runs.compare.rules import CaseChange, Tolerances
 from runs.compare.sides import ComparisonSide

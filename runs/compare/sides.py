@@ -15,13 +15,13 @@ import numpy as np
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import combined_cost, mean, nearest_rank, sum_known
 from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.significance import MIN_CASES
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, negated_paths, walk
 from evaluators.scoring.types import Verdict
 from runs.compare.evidence import (
     DIMENSION,
     EVALUATOR,
     METRIC,
-    MIN_CASES,
     Columns,
     Measured,
     MeasuredFigure,

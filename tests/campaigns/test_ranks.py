@@ -7,8 +7,8 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluators.scoring.significance import Evidence, evidence, holm
 from runs.campaigns.board import Standing, ranks
-from runs.compare.evidence import Evidence, evidence, holm
 
 shares = st.sampled_from([0.0, 0.1 + 0.2, 0.3, 0.5, 2 / 3, 1.0])
 standings = st.lists(st.tuples(shares, st.none() | shares), max_size=8).map(
