@@ -1,19 +1,22 @@
-"""The calls that show how far people agree with each other."""
+"""The calls that show how far people agree with each other, and judges with people and each other."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Self
 
 from django.shortcuts import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.params import RunScopeParams
+from runs.api.params import JudgesParams, RunScopeParams
 from runs.api.schema import SLUG, reads
 from runs.documents import Document
 from runs.models.suites import Suite
-from runs.reviews.agreement import Rate
+from runs.reviews.agreement import JudgeAgreement, Rate
 from runs.reviews.judge_agreement import RunScope
+from runs.reviews.judges import JudgedOutputs, JudgedSubject, judged_outputs
+from runs.reviews.judges_page import conclusion_text, judge_choice, judging_rows, pairs_of_judgings
 from runs.reviews.people import Decided, DecidedSubject, people_decisions
 from runs.reviews.people_page import subject_label
 
@@ -197,5 +200,170 @@ def people_agreement(request: Request, slug: str) -> Response:
         ties_broken=found.later,
         waiting=found.waiting,
         subjects=[SubjectDoc.make(subject, suite.pk) for subject in found.subjects],
+    )
+    return Response(document.as_json())
+
+
+class BiasDoc(Document):
+    """A mean difference of scores with its 95% interval; null where there is nothing to count."""
+
+    mean: float | None
+    """The mean difference, −1 to 1."""
+    low: float | None
+    """The lower end of its interval."""
+    high: float | None
+    """The upper end of its interval."""
+    of: int
+    """How many results it is a mean of."""
+
+
+class JudgingDoc(Document):
+    """What one run gave the outputs for one evaluator."""
+
+    run: int
+    """The number of the run that judged."""
+    judge: str
+    """The models that it asked."""
+    results: int
+    """How many of the outputs it scored."""
+    agreement: RateDoc
+    """The share of people's decisions that it decided alike, with Wilson's interval."""
+    kappa: CoefficientDoc
+    """Cohen's kappa with people."""
+    stricter: int
+    """How often it decided lower than people."""
+    more_lenient: int
+    """How often it decided higher than people."""
+    bias: BiasDoc
+    """How much higher its scores are than those of the first judging."""
+    usd_per_result: Decimal | None
+    """What its calls cost, by result; null where a price is not known."""
+    ms_per_result: float | None
+    """How long its calls took, by result."""
+
+
+class JudgesAgreementDoc(Document):
+    """How far two judgings agree."""
+
+    first: int
+    """The number of the one run."""
+    second: int
+    """The number of the other run."""
+    agreement: RateDoc
+    """The share that they decided alike, with Wilson's interval."""
+    kappa: CoefficientDoc
+    """Cohen's kappa."""
+
+
+class JudgeChoiceDoc(Document):
+    """Which judge to use."""
+
+    sentence: str
+    """The answer with its evidence."""
+    state: str
+    """clear, unclear or too few."""
+    decided: int
+    """How many results every judge scored and people decided."""
+    best: int | None
+    """The run whose judge agrees best with people; null with too few decisions."""
+    alike: list[int]
+    """The runs whose judges may be as good."""
+    p: float | None
+    """The highest p of the best against another, Holm-corrected."""
+
+
+class JudgedEvaluatorDoc(Document):
+    """One evaluator, or the verdict, as several judgings gave it."""
+
+    evaluator: str
+    """The evaluator's path, "" for the verdict."""
+    outputs: int
+    """How many outputs any of them scored."""
+    choice: JudgeChoiceDoc
+    """Which judge to use for it."""
+    judges: list[JudgingDoc]
+    """The judgings, the first one first."""
+    between: list[JudgesAgreementDoc]
+    """Every two of them."""
+
+
+class JudgesDoc(Document):
+    """The judgings of the same outputs."""
+
+    suite: str
+    """The short name of the suite."""
+    outputs_of: int | None
+    """The number of the run that has the outputs first; null where none were judged again."""
+    evaluators: list[JudgedEvaluatorDoc]
+    """The verdict first, then evaluators that ask a model."""
+
+
+def _coefficient(agreement: JudgeAgreement) -> CoefficientDoc:
+    return CoefficientDoc(value=agreement.kappa, low=agreement.low, high=agreement.high)
+
+
+def _judged_evaluator(
+    found: JudgedOutputs, subject: JudgedSubject, seed: int
+) -> JudgedEvaluatorDoc:
+    rows = list(judging_rows(found, subject, seed))
+    choice = judge_choice(subject, seed)
+    return JudgedEvaluatorDoc(
+        evaluator=subject.path,
+        outputs=len(subject.outputs),
+        choice=JudgeChoiceDoc(
+            sentence=conclusion_text(choice, rows),
+            state=choice.state,
+            decided=choice.decided,
+            best=choice.best,
+            alike=list(choice.alike),
+            p=choice.p,
+        ),
+        judges=[
+            JudgingDoc(
+                run=row.judging.number,
+                judge=row.models,
+                results=row.figures.n,
+                agreement=rate_document(row.agreement.agreement),
+                kappa=_coefficient(row.agreement),
+                stricter=row.agreement.stricter,
+                more_lenient=row.agreement.kinder,
+                bias=BiasDoc(
+                    mean=row.figures.bias.mean,
+                    low=row.figures.bias.low,
+                    high=row.figures.bias.high,
+                    of=row.figures.bias.n,
+                ),
+                usd_per_result=row.cost.usd_per_result,
+                ms_per_result=row.cost.ms_per_result,
+            )
+            for row in rows
+        ],
+        between=[
+            JudgesAgreementDoc(
+                first=first,
+                second=second,
+                agreement=rate_document(agreement.agreement),
+                kappa=_coefficient(agreement),
+            )
+            for first, second, agreement in pairs_of_judgings(subject, seed)
+        ],
+    )
+
+
+@reads("Judges of the same outputs", JudgesDoc, params=JudgesParams, path=[SLUG], tag="reviews")
+def judges(request: Request, slug: str) -> Response:
+    """Tell how far several judges of the same outputs agree with people and each other, and which one to use.
+
+    They are the run that asked the target and those that judged its outputs again, at most six.
+    """
+    number = JudgesParams.read(request).get("run", 0)
+    suite = get_object_or_404(Suite, slug=slug)
+    found = judged_outputs(suite, number)
+    document = JudgesDoc(
+        suite=suite.slug,
+        outputs_of=found.source.number if found else None,
+        evaluators=[_judged_evaluator(found, subject, suite.pk) for subject in found.subjects]
+        if found
+        else [],
     )
     return Response(document.as_json())

@@ -280,6 +280,17 @@ class RunScopeParams(QueryParams):
     )
 
 
+class JudgesParams(QueryParams):
+    """The run whose outputs several judges scored."""
+
+    run = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_RUN_NUMBER,
+        required=False,
+        help_text="The number of the run that has the outputs first; default: those judged last.",
+    )
+
+
 class PairParams(QueryParams):
     """Two runs."""
 

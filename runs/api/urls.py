@@ -33,6 +33,7 @@ urlpatterns = [
         agreement_calls.people_agreement,
         name="api-people-agreement",
     ),
+    path("suites/<slug:slug>/agreement/judges", agreement_calls.judges, name="api-judges"),
     path("suites/<slug:slug>/file", views.suite_file, name="api-suite-file"),
     path("suites/<slug:slug>/versions", views.suite_versions, name="api-suite-versions"),
     path("suites/<slug:slug>/views", views.suite_views, name="api-suite-views"),

@@ -51,8 +51,8 @@ def coefficient_text(value: float | None, low: float | None, high: float | None)
     if value is None:
         return MISSING
     if low is None or high is None:
-        return _signed(value)
-    return f"{_signed(value)} ({_signed(low)} to {_signed(high)})"
+        return signed(value)
+    return f"{signed(value)} ({signed(low)} to {signed(high)})"
 
 
 def rate_interval(rate: Rate) -> str:
@@ -62,8 +62,9 @@ def rate_interval(rate: Rate) -> str:
     return interval((rate.low, rate.high))
 
 
-def _signed(value: float) -> str:
-    text = down(abs(value), KAPPA_DIGITS)
+def signed(value: float, digits: int = KAPPA_DIGITS) -> str:
+    """Format a number with a real minus sign."""
+    text = down(abs(value), digits)
     return f"{MINUS}{text}" if value < 0 and float(text) else text
 
 

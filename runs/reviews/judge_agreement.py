@@ -264,19 +264,22 @@ def readable_plans(runs: set[int]) -> Iterator[tuple[int, Plan]]:
 
 
 def _judged(row: Result, machine: str, person: str, score: float | None = None) -> JudgedResult:
-    pair = Pair(machine, person, row.review_item.sampling_rate)
+    item = getattr(row, "review_item", None)
+    pair = Pair(machine, person, item.sampling_rate if item else None)
     return JudgedResult(row.pk, row.run.number, row.case.key, pair, score, row.repetition)
 
 
 def evaluator_verdicts(
-    rows: Sequence[Result], plans: Mapping[int, Plan]
+    rows: Sequence[Result], plans: Mapping[int, Plan], paths: Collection[str] | None = None
 ) -> dict[str, list[JudgedResult]]:
-    """Return by path the verdicts of each evaluator below the root, by the bands of its run."""
+    """Return by path the verdicts of each evaluator below the root, by the bands of its run; None for all paths."""
     by_id = {row.pk: row for row in rows}
     by_path: dict[str, list[JudgedResult]] = {}
     scores = EvaluatorScore.objects.filter(result__in=by_id, state=ScoreState.SCORED).exclude(
         path=""
     )
+    if paths is not None:
+        scores = scores.filter(path__in=paths)
     for result, path, score in scores.order_by("position", "result_id").values_list(
         "result_id", "path", "score"
     ):

@@ -48,6 +48,8 @@ from runs.reviews import services
 from runs.reviews.agreement_page import agreement_csv, agreement_page
 from runs.reviews.files import import_page, keep_reviews, reviews_file, store_reviews
 from runs.reviews.judge_agreement import AgreementQuery
+from runs.reviews.judges import JudgesQuery
+from runs.reviews.judges_page import judges_csv, judges_page
 from runs.reviews.page import (
     NO_MARK,
     DecisionMessage,
@@ -396,6 +398,25 @@ def people_file(request: MemberRequest, slug: str) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     text = people_csv(suite, PeopleQuery.read(request.GET))
     return csv_answer(text, f"{slug}-agreement-people.csv")
+
+
+@require_safe
+@may_view
+def judges(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show several judges of the same outputs, and which one to use."""
+    suite = get_suite_or_404(slug=slug)
+    page = judges_page(suite, JudgesQuery.read(request.GET))
+    context = {"suite": suite, "page": page, "head": suite_head(suite)}
+    return render(request, "reviews/judges.html", context)
+
+
+@require_safe
+@may_view
+def judges_file(request: MemberRequest, slug: str) -> HttpResponse:
+    """Return the figures of several judges of the same outputs as a CSV file."""
+    suite = get_suite_or_404(slug=slug)
+    text = judges_csv(suite, JudgesQuery.read(request.GET))
+    return csv_answer(text, f"{slug}-judges.csv")
 
 
 @require_POST

@@ -31,7 +31,7 @@ NOW = datetime.now(tz=UTC)
 CALLS = (
     *("/api/", "/api/schema", "/api/suites", "/api/suites/support", "/api/suites/support/versions"),
     *("/api/suites/support/versions/1", "/api/suites/support/agreement/people"),
-    *("/api/suites/support/cases", "/api/runs"),
+    *("/api/suites/support/agreement/judges", "/api/suites/support/cases", "/api/runs"),
     "/api/suites/support/views",
     *("/api/suites/support/cases/C-1", "/api/runs/support:1", "/api/runs/support:1/results"),
     *("/api/targets", "/api/targets/{target}", "/api/models", "/api/models/juno"),

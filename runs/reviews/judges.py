@@ -1,0 +1,239 @@
+"""Several judges on one suite: the runs that judged the same outputs, what each gave them, and what people decided."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.db.models import Count, Q, Sum
+
+from runs import lists
+from runs.engine.plan import JUDGED_AGAIN
+from runs.lists import ListQuery
+from runs.models.results import ANSWERED, CallPurpose, EvaluatorScore, ModelCall, Result
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.reviews.judge_agreement import MAX_PATH_LENGTH, evaluator_verdicts, readable_plans
+from runs.reviews.judge_choice import JudgedOutput, OutputOpinion
+
+MAX_JUDGINGS = 6
+MEASURES_JUDGE = "measures_judge"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgesQuery(ListQuery):
+    """The run whose outputs were judged several times, by its number, and an evaluator, "" for the verdict."""
+
+    run: int = lists.integer(0)
+    evaluator: str = lists.setting(max_length=MAX_PATH_LENGTH)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingCost:
+    """The calls of one judging: their number, the results they are of, and their cost and time in all.
+
+    `usd` is None where the price of a call is not known.
+    """
+
+    calls: int = 0
+    results: int = 0
+    usd: Decimal | None = None
+    latency_ms: int = 0
+
+    @property
+    def usd_per_result(self) -> Decimal | None:
+        """Return the mean cost of a result."""
+        return self.usd / self.results if self.usd is not None and self.results else None
+
+    @property
+    def ms_per_result(self) -> float | None:
+        """Return the mean time of the calls of a result, one after the other."""
+        return self.latency_ms / self.results if self.results else None
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """A run that judged the outputs: the first one, which asked the target, or one that judged them again."""
+
+    number: int
+    version: int
+    judge: str
+    is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSubject:
+    """The verdict, or an evaluator that asks a model, as several judgings gave it; `path` is "" for the verdict.
+
+    `models` and `costs` are by number of the run; a run that took over every score has neither.
+    """
+
+    path: str
+    outputs: Sequence[JudgedOutput]
+    models: Mapping[int, str]
+    costs: Mapping[int, JudgingCost]
+
+    @property
+    def keys(self) -> list[int]:
+        """Return the numbers of the runs that judged it, in their order."""
+        return sorted({key for output in self.outputs for key in output.opinions})
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedOutputs:
+    """The outputs of one run and its judgings, at most six, the newest ones, of `count` in all."""
+
+    source: Run
+    judgings: Sequence[Judging]
+    count: int
+    subjects: Sequence[JudgedSubject]
+    unread: int
+
+    def subject(self, path: str) -> JudgedSubject:
+        """Return the evaluator of this path, the verdict where there is none."""
+        named = (entry for entry in self.subjects if entry.path == path)
+        return next(named, self.subjects[0])
+
+
+def judged_sources(suite: Suite) -> dict[int, list[Run]]:
+    """Return the runs that judged the same outputs by the number of the run that has them first, the newest last."""
+    light = Run.objects.filter(suite=suite).defer("snapshot", "summary", "leaf_scores")
+    again = light.filter(snapshot__has_key=JUDGED_AGAIN).exclude(snapshot__has_key=MEASURES_JUDGE)
+    by_id = {run.pk: run for run in again.exclude(source_run=None).order_by("number")}
+    others = light.in_bulk({run.source_run_id for run in by_id.values()} - set(by_id))
+    families: dict[int, list[Run]] = defaultdict(list)
+    for run in by_id.values():
+        first: Run | None = run
+        while first is not None and first.pk in by_id:
+            source = first.source_run_id or 0
+            first = by_id.get(source) or others.get(source)
+        if first is not None:
+            family = families[first.number]
+            family += [run] if family else [first, run]
+    return dict(families)
+
+
+def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
+    """Return the judgings of the outputs of a run, by its number; without it, of those that were judged last.
+
+    None where no outputs of the suite were judged again.
+    """
+    families = judged_sources(suite)
+    if not families:
+        return None
+    latest = max(families, key=lambda first: families[first][-1].number)
+    source, *again = families.get(number) or families[latest]
+    runs = [source, *again[-(MAX_JUDGINGS - 1) :]]
+    plans = dict(readable_plans({run.pk for run in runs}))
+    readable = [run for run in runs if run.pk in plans]
+    rows = list(_results(source, readable))
+    places = {row.pk: (row.case.key, row.repetition) for row in rows}
+    numbers = {run.pk: run.number for run in readable}
+    people = _people(rows, source)
+    costs, models = _costs(readable)
+    verdicts: _Opinions = defaultdict(dict)
+    for row in rows:
+        if row.verdict:
+            opinion = OutputOpinion(row.verdict, row.score)
+            verdicts[places[row.pk]][numbers[row.run_id]] = opinion
+    subjects = [_subject("", verdicts, people, costs, models)]
+    kept = set(
+        EvaluatorScore.objects.filter(result__in=places, details__has_key="kept")
+        .order_by()
+        .values_list("result_id", "path")
+    )
+    judged_paths = {path for _, path in models} - {""}
+    for path, judged in evaluator_verdicts(rows, plans, judged_paths).items():
+        opinions: _Opinions = defaultdict(dict)
+        for entry in judged:
+            if (entry.result, path) not in kept:
+                opinion = OutputOpinion(entry.pair.machine, entry.score)
+                opinions[places[entry.result]][entry.run] = opinion
+        subjects.append(_subject(path, opinions, people, costs, models))
+    return JudgedOutputs(
+        source=source,
+        judgings=[
+            Judging(run.number, run.suite_version, run.judge_name, run.pk == source.pk)
+            for run in readable
+        ],
+        count=len(again) + 1,
+        subjects=subjects,
+        unread=len(runs) - len(readable),
+    )
+
+
+_Place = tuple[str, int]
+_Opinions = dict[_Place, dict[int, OutputOpinion]]
+_Costs = dict[tuple[int, str], JudgingCost]
+_Models = dict[tuple[int, str], str]
+
+
+def _subject(
+    path: str, opinions: _Opinions, people: Mapping[_Place, str], costs: _Costs, models: _Models
+) -> JudgedSubject:
+    return JudgedSubject(
+        path,
+        [
+            JudgedOutput(place[0], given, people.get(place, ""))
+            for place, given in sorted(opinions.items())
+        ],
+        {number: name for (number, of), name in models.items() if of == path},
+        {number: cost for (number, of), cost in costs.items() if of == path},
+    )
+
+
+def _results(source: Run, runs: Sequence[Run]) -> Iterator[Result]:
+    """Yield the results of the runs, without those that judged an output which the source replaced since."""
+    created = {run.pk: run.created_at for run in runs}
+    rows = Result.objects.filter(run__in=runs).select_related("case", "review_item", "run")
+    heavy = ("run__snapshot", "run__summary", "run__leaf_scores")
+    every = list(rows.defer(*heavy).order_by("id"))
+    answered = {
+        (row.case.key, row.repetition): row.finished_at
+        for row in every
+        if row.run_id == source.pk and not row.keeps_output
+    }
+    for row in every:
+        at = answered.get((row.case.key, row.repetition))
+        if row.run_id == source.pk or at is None or at <= created[row.run_id]:
+            yield row
+
+
+def _people(rows: Sequence[Result], source: Run) -> dict[_Place, str]:
+    """Return people's verdict on each output: that on the result of the source, else the latest one."""
+    decided = [
+        row
+        for row in rows
+        if row.reviewed_verdict and (item := getattr(row, "review_item", None)) and item.closed_at
+    ]
+    decided.sort(key=lambda row: (row.run_id == source.pk, row.pk))
+    return {(row.case.key, row.repetition): row.reviewed_verdict for row in decided}
+
+
+def _costs(runs: Sequence[Run]) -> tuple[_Costs, _Models]:
+    """Return what the calls of judges cost and which models they asked, by run and path, "" for all paths."""
+    calls = ModelCall.objects.filter(run__in=runs, purpose=CallPurpose.EVALUATION).order_by()
+    numbers = {run.pk: run.number for run in runs}
+    figures = {
+        "calls": Count("pk"),
+        "results": Count("result", distinct=True),
+        "usd": Sum("cost_usd"),
+        "latency": Sum("latency_ms"),
+        "unpriced": Count("pk", filter=Q(cost_usd=None, status__in=ANSWERED)),
+    }
+    costs: _Costs = {}
+    for columns in (("run_id",), ("run_id", "evaluator_path")):
+        for row in calls.values(*columns).annotate(**figures):
+            costs[numbers[row["run_id"]], row.get("evaluator_path", "")] = JudgingCost(
+                row["calls"],
+                row["results"],
+                None if row["unpriced"] else row["usd"],
+                row["latency"] or 0,
+            )
+    names: dict[tuple[int, str], set[str]] = defaultdict(set)
+    for run, path, model in calls.values_list("run_id", "evaluator_path", "model_name").distinct():
+        names[numbers[run], path].add(model)
+        names[numbers[run], ""].add(model)
+    return costs, {key: ", ".join(sorted(models)) for key, models in names.items()}
