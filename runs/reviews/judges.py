@@ -10,16 +10,16 @@ from decimal import Decimal
 from django.db.models import Count, Q, Sum
 
 from runs import lists
-from runs.engine.plan import JUDGED_AGAIN
+from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE
 from runs.lists import ListQuery
 from runs.models.results import ANSWERED, CallPurpose, EvaluatorScore, ModelCall, Result
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.reviews.judge_agreement import MAX_PATH_LENGTH, evaluator_verdicts, readable_plans
 from runs.reviews.judge_choice import JudgedOutput, OutputOpinion
+from runs.running.judging_again import KEPT
 
 MAX_JUDGINGS = 6
-MEASURES_JUDGE = "measures_judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
             verdicts[places[row.pk]][numbers[row.run_id]] = opinion
     subjects = [_subject("", verdicts, people, costs, models)]
     kept = set(
-        EvaluatorScore.objects.filter(result__in=places, details__has_key="kept")
+        EvaluatorScore.objects.filter(result__in=places, details__has_key=KEPT)
         .order_by()
         .values_list("result_id", "path")
     )

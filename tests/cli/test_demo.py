@@ -12,6 +12,8 @@ from runs.management.commands import load_examples
 from runs.management.commands.load_examples import SUITES
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
+from runs.reviews.judges import judged_outputs
+from runs.reviews.people import people_decisions
 from tests.examples.reading import EXAMPLES
 from tests.examples.scripted_server import started
 
@@ -124,6 +126,10 @@ def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_
         (5, 4, "Scripted judge, moody"),
     ]
     strict, moody, measurement = again
+    # Two people decided each result, a third where they differ.
+    decided = people_decisions(strict.suite)
+    assert (decided.results, decided.later) == (29, 4)
+    assert len(judged_outputs(strict.suite, 0).judgings) == 3
     assert strict.score_sum < Run.objects.get(number=2, suite=strict.suite).score_sum
     assert (strict.status, moody.status) == ("completed", "completed")
     assert measurement.summary["judge_spread"]["whole"]["flips"] > 0

@@ -24,6 +24,7 @@ from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite, Target
+from runs.reviews.files import import_reviews
 from runs.running.judging_again import judge_again
 from runs.running.judging_plan import JudgingRequest
 from runs.running.measuring import MeasuringRequest, measure_judge
@@ -178,7 +179,7 @@ class Command(SiteCommand):
         parser.add_argument(
             "--follow-ups",
             action="store_true",
-            help="Then wait for a run, judge its outputs again by two other judges, and measure one; ends with its input.",
+            help="Then wait for a run, import reviews, judge it again by two other judges, and measure one; ends with its input.",
         )
         parser.add_argument(
             "--judge-url", required=True, help="Base URL at which the scripted judge answers."
@@ -216,13 +217,15 @@ class Command(SiteCommand):
 
 
 def follow_up(runs: QuerySet[Run], user: User) -> None:
-    """Judge the outputs of the newest run again by two judges, and measure the one that differs from itself.
+    """Let people decide on the newest run, two judges judge its outputs again, and measure the moody one.
 
     Workers execute these runs. Nothing is done a second time.
     """
     source = runs.filter(source_run=None).order_by("-number").first()
     if source is None or runs.exclude(source_run=None).exists() or not _completes(source):
         return
+    reviews = EXAMPLES / source.suite.slug / "reviews.csv"
+    import_reviews(reviews.read_bytes(), file=reviews.name, by=user, leaves_out=True)
     for slug in (STRICT, MOODY):
         request = JudgingRequest(judge=LanguageModel.objects.get(slug=slug), note="Demo")
         [judged] = judge_again([source], request, by=user)
