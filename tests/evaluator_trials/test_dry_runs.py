@@ -108,6 +108,7 @@ ROWS = {
     "criteria": Row("rubric", "model", {"rubrics": ["Names the days", "Is kind"]}),
     "alike": Row("text_similarity", "nobody", {"measure": "chrf"}),
     "plain": Row("readability", "nobody", {"formula": "lix", "maximum": 40}),
+    "in_english": Row("language", "nobody", {"expected": ["en"]}),
     "same_values": Row("json_diff", "nobody"),
     "same_rows": Row(
         "sql_equivalence", "nobody", {"database": "CREATE TABLE t (a);", "query": "SELECT a FROM t"}

@@ -146,6 +146,7 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
     "expected_output": ({}, {}, {"expected_output": "It is out for delivery tomorrow."}),
     "text_similarity": ({"measure": "rouge_l"}, {}, {"expected_output": "It comes today."}),
     "readability": ({"formula": "lix", "minimum": 30.5, "margin": 10}, {}, {}),
+    "language": ({"expected": ["de"], "among": ["de", "en"]}, {}, {}),
     "llm_judge": (
         {"prompt": "Is it kind?"},
         {"reasoning": "Dry <b>but</b> kind.", "hits": ["Kind"], "misses": ["Dry"], "score": 0.7},
@@ -324,6 +325,7 @@ SHOWS = {
     "expected_output": ["raw 0", "<del>tomorrow</del>", "<ins>"],
     "text_similarity": ["ROUGE-L of the answer", "Precision", "0.1667", "0.2667", "rouge_l"],
     "readability": ["LIX is 30.00, not at least 30.5", "syllables", "words of 7 letters or more"],
+    "language": ["The answer is in en (", "not de", '<th scope="row">de</th>'],
     "llm_judge": ["Kind", "Dry", "Dry &lt;b&gt;but&lt;/b&gt; kind.", "Is it kind?", "listed"],
     "rubric": ["Names the window", "no time", "fails the result", "Missed", "One is missing."],
     "metrics_judge": [
