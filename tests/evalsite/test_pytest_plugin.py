@@ -40,6 +40,11 @@ def test_agent(evalsite_case):
 """
 
 
+# Without the plugins that only this project has installed: loading them takes longer than the tests.
+OTHERS = ("anyio", "django", "hypothesispytest", "platformdirs", "valkey")
+PYTEST = [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in OTHERS)]
+
+
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """Run a site with a suite of three cases."""
@@ -52,16 +57,7 @@ def run_pytest(site: Site, folder: Path, *arguments: str, text: str = TESTS) -> 
     """Run pytest on a file of tests, as a team would in its own repository."""
     (folder / "test_agent.py").write_text(text)
     env = {**os.environ, "EVALSITE_TOKEN": site.env["EVALSITE_TOKEN"], "EVALSITE_SERVER": site.url}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:django",
-        "-p",
-        "no:cacheprovider",
-        *arguments,
-    ]
+    command = [*PYTEST, "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
@@ -125,7 +121,7 @@ def test_what_is_wrong_with_the_site_or_the_mark_is_said_in_one_line(
     assert "name the suite, @pytest.mark.evalsite('support-agent')" in output
     site_of_nobody = {**os.environ, "EVALSITE_SERVER": "", "EVALSITE_TOKEN": ""}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:django", "test_agent.py"],
+        [*PYTEST, "test_agent.py"],
         cwd=tmp_path,
         env=site_of_nobody,
         capture_output=True,
