@@ -12,8 +12,9 @@ import pytest
 
 from evalsite.data_folder import new_encryption_key, new_secret_key
 from tests.services.processes import ROOT
+from tests.services.site import run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 SUITE = """
 name: refunds
 evaluators:
@@ -23,16 +24,14 @@ tests:
 """
 
 
-def command(folder: Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+def environment(folder: Path) -> dict[str, str]:
     unset = ("DATABASE_URL", "CELERY_BROKER_URL", "EVALSITE_URL", "PORT")
     env = {name: value for name, value in os.environ.items() if name not in unset}
-    return subprocess.run(
-        [sys.executable, ROOT / "manage.py", *map(str, words)],
-        env={**env, "EVALSITE_DATA_DIR": str(folder), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return {**env, "EVALSITE_DATA_DIR": str(folder)}
+
+
+def command(folder: Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run(["manage.py", *map(str, words)], env={**environment(folder), **variables})
 
 
 def own_keys() -> dict[str, str]:
@@ -59,8 +58,15 @@ def test_evaluate_creates_a_missing_site(tmp_path: Path):
 def test_evaluate_loads_only_what_it_uses(tmp_path: Path):
     suite = tmp_path / "refunds.yaml"
     suite.write_text(SUITE)
-    words = ("evaluate", suite, "--target", "recorded")
-    done = command(tmp_path, *words, PYTHONPROFILEIMPORTTIME="1")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-X", "importtime", ROOT / "manage.py"),
+            *("evaluate", suite, "--target", "recorded"),
+        ],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "django" in loaded

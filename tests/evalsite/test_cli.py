@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -24,7 +23,7 @@ from evalsite.cli import (
     unknown_command_message,
 )
 from tests.services.processes import ROOT, Process, free_port, wait_until
-from tests.services.site import is_healthy
+from tests.services.site import is_healthy, run
 
 APPS = {"evalsite": "evalsite", "evalsite/access": "evalsite.access", "runs": "runs"}
 
@@ -167,17 +166,9 @@ def test_up_prepares_the_site_and_prints_its_address(tmp_path: Path):
         beside = {
             name: value for name, value in env.items() if name not in ("PORT", "EVALSITE_URL")
         }
-        link = subprocess.run(
-            [sys.executable, "manage.py", "login_link"],
-            cwd=ROOT,
-            env=beside,
-            capture_output=True,
-            text=True,
-        )
+        link = run(["manage.py", "login_link"], env=beside)
         assert link.stdout.startswith(f"{url}/login/")
-        taken = subprocess.run(
-            [sys.executable, "manage.py", "up"], cwd=ROOT, env=env, capture_output=True, text=True
-        )
+        taken = run(["manage.py", "up"], env=env)
         assert taken.returncode == 3
         assert f"Port {port} is taken or not allowed" in taken.stderr
         assert f"PORT={port + 1}." in taken.stderr
@@ -189,9 +180,7 @@ def test_up_prepares_the_site_and_prints_its_address(tmp_path: Path):
 @pytest.mark.slow
 def test_up_names_a_wrong_setting(tmp_path: Path):
     env = {**os.environ, "PORT": "eighty", "EVALSITE_DATA_DIR": str(tmp_path / "data")}
-    done = subprocess.run(
-        [sys.executable, "manage.py", "up"], cwd=ROOT, env=env, capture_output=True, text=True
-    )
+    done = run(["manage.py", "up"], env=env)
     assert done.returncode == 3
     assert "PORT" in done.stderr
     assert "Traceback" not in done.stderr

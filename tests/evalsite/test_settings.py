@@ -13,20 +13,16 @@ import pytest
 
 from evalsite import settings
 from tests.production.readme import readme_commands
+from tests.services.site import run
 
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def manage(*arguments: str, **env: str) -> tuple[int, str]:
     """Run a management command in a clean environment; return its exit code and all it printed."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    done = subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT,
-        env=kept | env,
-        capture_output=True,
-        text=True,
-    )
+    done = run(["manage.py", *arguments], env=kept | env)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -169,13 +165,7 @@ def test_only_the_web_process_beside_separate_workers_limits_statements(tmp_path
         "DATABASE_URL": "postgresql://ada@db.example/evals",
     }
     for broker, limits in (("redis://localhost:6379/0", "False True"), ("", "False False")):
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=ROOT,
-            env={**os.environ, **env, "CELERY_BROKER_URL": broker},
-            capture_output=True,
-            text=True,
-        )
+        done = run(["-c", script], env={**os.environ, **env, "CELERY_BROKER_URL": broker})
         assert done.stdout.strip() == limits, done.stderr
 
 

@@ -50,7 +50,7 @@ def fork_sites() -> None:
 def popen(
     command: Sequence[str], *, env: Mapping[str, str], stdout: IO[bytes], stderr: Any, **rest: Any
 ) -> Forked:
-    """Fork a Python file or module, which runs in the root of the project and in a session of its own."""
+    """Fork a Python file, module or text, which runs in the root of the project and in a session of its own."""
     program, *arguments = command
     assert program == sys.executable
     outputs = [stdout, stdout if stderr == subprocess.STDOUT else stderr]
@@ -146,7 +146,11 @@ def run(outputs: list[int], arguments: list[str], env: dict[str, str]) -> NoRetu
         os.close(fd)
     os.environ.clear()
     os.environ.update(env)
-    if arguments[0] == "-m":
+    if arguments[0] == "-c":
+        code, *words = arguments[1:]
+        sys.argv = ["-c", *words]
+        exec(code, {"__name__": "__main__"})
+    elif arguments[0] == "-m":
         _, module, *words = arguments
         sys.argv = ["", *words]
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -93,15 +93,11 @@ class Site:
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on the site's database and return what it printed."""
-        command = [sys.executable, "manage.py", *arguments]
-        with TemporaryFile() as stdout, TemporaryFile() as stderr:
-            code = self.popen(command, cwd=ROOT, env=self.env, stdout=stdout, stderr=stderr).wait()
-            stdout.seek(0)
-            stderr.seek(0)
-            printed, errors = stdout.read().decode(), stderr.read().decode()
-        if code:
-            raise AssertionError(f"manage.py {' '.join(arguments)}:\n{printed}{errors}")
-        return printed.strip()
+        done = run(["manage.py", *arguments], env=self.env)
+        if done.returncode:
+            words = " ".join(arguments)
+            raise AssertionError(f"manage.py {words}:\n{done.stdout}{done.stderr}")
+        return done.stdout.strip()
 
     def migrate(self) -> None:
         """Give the site an empty database that is up to date; on SQLite a copy of one made before."""
@@ -123,6 +119,17 @@ class Site:
         for process in (self.web, *self.workers, *self.commands):
             if process.is_running:
                 process.kill()
+
+
+def run(arguments: Sequence[str], *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end as the programs of sites are run, in the root of the project."""
+    with TemporaryFile() as stdout, TemporaryFile() as stderr:
+        command = [sys.executable, *arguments]
+        code = Site.popen(command, cwd=ROOT, env=env, stdout=stdout, stderr=stderr).wait()
+        stdout.seek(0)
+        stderr.seek(0)
+        printed, errors = stdout.read().decode(), stderr.read().decode()
+    return subprocess.CompletedProcess(command, code, printed, errors)
 
 
 @cache
