@@ -32,7 +32,7 @@ MAX_CONTEXT_LENGTH = 400_000
 MAX_PARTS = 200
 
 
-class Reading(NamedTuple):
+class JudgedParts(NamedTuple):
     """What one reply of a judge found part by part, and the score that follows."""
 
     findings: tuple[Finding, ...]
@@ -144,14 +144,14 @@ def statements_schema(verdict: str) -> dict[str, Any]:
     return parts_schema("statements", {"statement": text, verdict: boolean})
 
 
-def read_statements(reply: Mapping[str, Any], verdict: str) -> Reading:
+def read_statements(reply: Mapping[str, Any], verdict: str) -> JudgedParts:
     """Return the statements of a reply and the share of them that passed."""
     findings = tuple(
         Finding(str(entry["statement"]), bool(entry[verdict]), str(entry["evidence"]))
         for entry in reply["statements"]
     )
     passed = sum(finding.passed for finding in findings)
-    return Reading(findings, passed / len(findings) if findings else 0.0)
+    return JudgedParts(findings, passed / len(findings) if findings else 0.0)
 
 
 def numbered(reply: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
@@ -173,7 +173,7 @@ async def judge_findings(
     *,
     purpose: str,
     schema: Mapping[str, Any],
-    read: Callable[[Mapping[str, Any]], Reading],
+    read: Callable[[Mapping[str, Any]], JudgedParts],
     without: str,
     check: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> Outcome:

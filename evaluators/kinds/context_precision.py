@@ -30,7 +30,7 @@ from evaluators.kinds._base import Context, kind
 from evaluators.kinds._prompts import QUESTION, REFERENCE, FilledPrompt, fill
 from evaluators.kinds._statements import (
     JudgedConfig,
-    Reading,
+    JudgedParts,
     context_source,
     context_tool,
     find_missing_context,
@@ -103,7 +103,7 @@ async def score(config: ContextPrecisionConfig, context: Context) -> Outcome:
     )
 
 
-def _read(reply: Mapping[str, Any]) -> Reading:
+def _read(reply: Mapping[str, Any]) -> JudgedParts:
     entries = numbered(reply, "passages")
     findings = tuple(
         Finding(
@@ -113,4 +113,4 @@ def _read(reply: Mapping[str, Any]) -> Reading:
         )
         for entry in entries
     )
-    return Reading(findings, mean_precision([finding.passed for finding in findings]))
+    return JudgedParts(findings, mean_precision([finding.passed for finding in findings]))

@@ -33,7 +33,7 @@ from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, kind, sample_models
 from evaluators.kinds._prompts import ANSWER, fill
-from evaluators.kinds._statements import JudgedConfig, Reading, judge_findings
+from evaluators.kinds._statements import JudgedConfig, JudgedParts, judge_findings
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 PROMPT_VERSION = 1
@@ -138,11 +138,11 @@ async def score(config: RefusalConfig, context: Context) -> Outcome:
     return Score(reading.score, findings=reading.findings, details={"behaviour": behaviour})
 
 
-def _read(config: RefusalConfig, reply: Mapping[str, Any]) -> Reading:
+def _read(config: RefusalConfig, reply: Mapping[str, Any]) -> JudgedParts:
     return _reading(config, str(reply["behaviour"]), str(reply["evidence"]))
 
 
-def _reading(config: RefusalConfig, behaviour: str, evidence: str) -> Reading:
+def _reading(config: RefusalConfig, behaviour: str, evidence: str) -> JudgedParts:
     text, share = CLASSES[behaviour]
     share = share if config.wanted == "answer" else 1 - share
-    return Reading((Finding(text, share == 1, evidence),), share)
+    return JudgedParts((Finding(text, share == 1, evidence),), share)

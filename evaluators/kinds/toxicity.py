@@ -39,7 +39,7 @@ from evaluators.kinds._base import Context, kind
 from evaluators.kinds._prompts import ANSWER, fill
 from evaluators.kinds._statements import (
     JudgedConfig,
-    Reading,
+    JudgedParts,
     judge_findings,
     numbered,
     numbering_problem,
@@ -123,7 +123,7 @@ async def score(config: ToxicityConfig, context: Context) -> Outcome:
     )
 
 
-def _read(categories: Sequence[str], reply: Mapping[str, Any]) -> Reading:
+def _read(categories: Sequence[str], reply: Mapping[str, Any]) -> JudgedParts:
     entries = numbered(reply, "categories")
     findings = tuple(
         Finding(
@@ -133,4 +133,4 @@ def _read(categories: Sequence[str], reply: Mapping[str, Any]) -> Reading:
         )
         for name, entry in zip(categories, entries, strict=True)
     )
-    return Reading(findings, 1 - max(int(entry["severity"]) for entry in entries) / WORST)
+    return JudgedParts(findings, 1 - max(int(entry["severity"]) for entry in entries) / WORST)
