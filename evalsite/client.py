@@ -186,7 +186,9 @@ class Evalsite:
         """Replace what is at a path, which was `old`; raises EvalsiteError if somebody has changed it since."""
         response = self._answer("GET", path)
         if _read(response) != old:
-            raise EvalsiteError(f"Somebody has just changed {path}. Look at it, then try again.")
+            raise EvalsiteError(
+                f"Another member has just changed {path}. Look at it, then try again."
+            )
         self._send("PUT", path, json=new, headers={"If-Match": response.headers["ETag"]})
 
     def put_file(self, path: str, content: bytes, media_type: str) -> Any:

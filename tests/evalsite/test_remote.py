@@ -150,7 +150,7 @@ def test_models_and_several_targets_are_asked_by_the_site(
     assert {chat.body["model"] for chat in model_server.chats} == {"one", "two"}
 
     copy = Target.objects.get(name="polite with two")
-    with pytest.raises(EvalsiteError, match=f"Somebody has just changed targets/{copy.pk}"):
+    with pytest.raises(EvalsiteError, match=f"Another member has just changed targets/{copy.pk}"):
         commands.Evalsite(ADDRESS).replace(f"targets/{copy.pk}", {"name": "as it was"}, {})
     copy.refresh_from_db()
     assert copy.config["system_prompt"] == "Be brief."
