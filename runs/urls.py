@@ -238,6 +238,7 @@ urlpatterns = [
     path(f"{RESULT}files/<path:file>", results.result_file, name="result-file"),
     path(f"{RESULT}progress/", results.result_progress, name="result-progress"),
     path(f"{RESULT}retry/", running.result_retry, name="result-retry"),
+    path(f"{RESULT}attempt/", running.result_attempt, name="result-attempt"),
     path(f"{RESULT}review/", reviews.result_review, name="result-review"),
     path(f"{RESULT}comments/", comments.result_comments, name="result-comments"),
     path(f"{RESULT}case/", cases.result_case, name="result-case"),

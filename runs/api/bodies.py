@@ -17,6 +17,7 @@ from evaluators.reading.json import read_json
 from runs.documents import Document
 from runs.formats.suite_files import MAX_SLUG_LENGTH
 from runs.lists import MAX_INTEGER
+from runs.running.attempts import MAX_REASON_LENGTH
 from runs.running.external_scores import MAX_SCORES
 from runs.running.measuring import MAX_TIMES, USUAL_RESULTS, USUAL_TIMES
 from runs.running.pushing import MAX_PUSHES
@@ -256,6 +257,15 @@ class RetryBody(ResumeBody):
     """Whether the outputs stay and only scoring is repeated."""
     evaluators: tuple[str, ...] | None = None
     """Only these evaluators score again, by path; null for all."""
+
+
+class ChooseAttemptBody(Body):
+    """Which attempt counts."""
+
+    attempt: Id
+    """The id of the attempt."""
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON_LENGTH)]
+    """Why; it stands in the audit."""
 
 
 class PushedOutputBody(Document):

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from evaluators.models import LanguageModel
 from runs.api.bodies import (
+    ChooseAttemptBody,
     JudgeAgainBody,
     MeasureJudgeBody,
     PushOutputsBody,
@@ -26,8 +27,8 @@ from runs.api.bodies import (
     pointer,
 )
 from runs.api.params import ListRequest
-from runs.api.queries import BY_EXECUTION, get_run
-from runs.api.schema import RUN, reads, writes
+from runs.api.queries import BY_EXECUTION, get_result, get_run
+from runs.api.schema import RESULT, RUN, reads, writes
 from runs.documents import Document, Dollars
 from runs.filters.queries import ResultsQuery
 from runs.lists import ListQuery
@@ -35,6 +36,8 @@ from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft, Target
 from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
+from runs.results.result_documents import ResultDetailDoc, result_detail_document
+from runs.running.attempts import choose_attempt
 from runs.running.estimate import CaseChoice, EstimateRequest, estimate
 from runs.running.external_scores import push_scores
 from runs.running.judging_again import judge_again
@@ -339,6 +342,27 @@ def retry(request: Request, body: RetryBody, run: str) -> RequeuedDoc:
         budget_usd=body.budget_usd,
     )
     return RequeuedDoc(results=count)
+
+
+@writes(
+    "Choose the attempt that counts",
+    ResultDetailDoc,
+    body=ChooseAttemptBody,
+    permission=MAY_START,
+    path=[RESULT],
+    tag="results",
+)
+def choose_result_attempt(
+    request: Request, body: ChooseAttemptBody, result: int
+) -> ResultDetailDoc:
+    """Let another attempt at a result count, for a reason that stands in the audit; the run's figures follow."""
+    found = get_result(result)
+    attempt = found.attempts.select_related("result").filter(pk=body.attempt).first()
+    if attempt is None:
+        raise UnusableBodyError({pointer("attempt"): ["The result has no such attempt."]})
+    choose_attempt(attempt, by=_member(request), reason=body.reason)
+    found = get_result(result)
+    return result_detail_document(found.run, found)
 
 
 class AwaitedDoc(Document):

@@ -87,6 +87,9 @@ urlpatterns = [
     path("runs/<str:run>/results.csv", views.run_results_table, name="api-run-results-table"),
     path("runs/<str:run>/cases.jsonl", views.run_cases_file, name="api-run-cases-file"),
     path("results/<int:result>", views.result, name="api-result"),
+    path(
+        "results/<int:result>/attempt", run_calls.choose_result_attempt, name="api-result-attempt"
+    ),
     path("results/<int:result>/output", views.result_output, name="api-result-output"),
     path(
         "targets",

@@ -98,6 +98,7 @@ ACTIONS = {
     "resume": "resumed",
     "revoke": "revoked",
     "retry": "reran results of",
+    "choose_attempt": "chose which attempt counts for",
     "refused": "was not allowed",
     "save": "saved",
     "score": "added scores of other tools to",

@@ -314,6 +314,10 @@ class Migration(migrations.Migration):
                     models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
                 ),
                 ("ended_at", models.DateTimeField()),
+                ("content", models.BinaryField(null=True)),
+                ("is_counted", models.BooleanField(db_default=False)),
+                ("counted_by", models.CharField(blank=True, db_default="", max_length=150)),
+                ("counted_reason", models.TextField(blank=True, db_default="")),
                 (
                     "result",
                     models.ForeignKey(

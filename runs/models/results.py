@@ -244,7 +244,10 @@ class Attempt(models.Model):
     """An earlier outcome of a result that was retried.
 
     `retry` is the request that replaced it, None where a worker was lost. `reason` is the error, else
-    what decided. The costs are those of this generation alone, None where they are unknown.
+    what decided. The costs are those of this generation alone, None where they are unknown. `content` is the whole
+    outcome, packed, where there was one (`runs.models.attempt_contents`). A person may choose which attempt counts,
+    by `counted_by` for a `counted_reason`: the row that `is_counted` is then the result's outcome, and the newest
+    attempt has a row, too.
     """
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="attempts")
@@ -258,6 +261,10 @@ class Attempt(models.Model):
     run_cost_usd = money_field(null=True, blank=True)
     evaluation_cost_usd = money_field(null=True, blank=True)
     ended_at = models.DateTimeField()
+    content = models.BinaryField(null=True)
+    is_counted = models.BooleanField(db_default=False)
+    counted_by = models.CharField(max_length=150, blank=True, db_default="")
+    counted_reason = models.TextField(blank=True, db_default="")
 
     class Meta:
         """Oldest first."""

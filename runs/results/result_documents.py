@@ -332,6 +332,14 @@ class AttemptDoc(Document):
     """How many calls it made."""
     at: datetime | None
     """When it ended."""
+    id: int | None
+    """Its id, to let it count; null for the newest while it counts."""
+    can_count: bool
+    """Whether it can be chosen: its output and scores are stored, and it does not count."""
+    counted_by: str
+    """Who chose that it counts; empty for an attempt that was not chosen."""
+    counted_reason: str
+    """Why."""
 
 
 class ReviewDoc(Document):

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, QuerySet
+from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet
 from django.http import QueryDict
 from django.urls import reverse
 
@@ -414,6 +414,7 @@ def _with(parts: Sequence[tuple[Any, ...]], column: int) -> Iterator[tuple[int, 
     return ((row[0], row[1], row[column]) for row in parts if row[column])
 
 
+HAS_CONTENT = ExpressionWrapper(Q(content__isnull=False), output_field=BooleanField())
 # Generation and attempt.
 Place = tuple[int, int]
 
@@ -422,7 +423,8 @@ Place = tuple[int, int]
 class AttemptRow:
     """One attempt: its result, its cost, and the retry that asked for it.
 
-    `cost_usd` is None where nothing is known; `retry` is None for the first attempts.
+    `cost_usd` is None where nothing is known; `retry` is None for the first attempts. One with an `id` and a kept
+    outcome `can_count`; that which a person chose is current, `counted_by` them for `counted_reason`.
     """
 
     name: str
@@ -434,17 +436,26 @@ class AttemptRow:
     calls: int
     at: datetime | None
     retry: Retry | None
+    id: int | None = None
+    can_count: bool = False
+    counted_by: str = ""
+    counted_reason: str = ""
 
 
 def result_attempts(result: Result) -> tuple[AttemptRow, ...]:
     """Return all attempts of a result, newest first; empty when there was only one."""
-    earlier = list(result.attempts.select_related("retry"))
+    earlier = list(
+        result.attempts.select_related("retry").defer("content").annotate(has_content=HAS_CONTENT)
+    )
     if not earlier:
         return ()
     calls = _calls(result)
     # A retry replaced the last attempt of its generation and asked for the next generation.
     retries = {attempt.generation + 1: attempt.retry for attempt in earlier if attempt.retry}
     rows = [_earlier(attempt, calls, retries) for attempt in earlier]
+    if any(attempt.is_counted for attempt in earlier):
+        # Each has a row then, the newest too.
+        return tuple(reversed(rows))
     return (_current(result, earlier, calls, retries), *reversed(rows))
 
 
@@ -465,7 +476,7 @@ def _earlier(
     states = {"skipped": "cancelled"}
     return AttemptRow(
         name=attempt_name(attempt.generation, attempt.attempt),
-        is_current=False,
+        is_current=attempt.is_counted,
         state=attempt.verdict or states.get(attempt.status, attempt.status),
         score=attempt.score,
         reason=attempt.reason,
@@ -473,6 +484,10 @@ def _earlier(
         calls=calls.get((attempt.generation, attempt.attempt), 0),
         at=attempt.ended_at,
         retry=retries.get(attempt.generation),
+        id=attempt.pk,
+        can_count=vars(attempt)["has_content"] and not attempt.is_counted,
+        counted_by=attempt.counted_by,
+        counted_reason=attempt.counted_reason,
     )
 
 
@@ -679,6 +694,7 @@ def result_page(run: Run, key: str, repetition: int, params: QueryDict | None = 
     repetitions, case_state = list_repetitions(run, result, plan.policy)
     steps = output.trace
     outcomes = tuple(output.outcomes or ())
+    attempts = result_attempts(result)
     return ResultPage(
         run=run,
         case=case,
@@ -708,8 +724,11 @@ def result_page(run: Run, key: str, repetition: int, params: QueryDict | None = 
         over=case_repetitions(run, case, plan.policy, case_state),
         listed=None if params is None else results_list(run, result, params),
         marks=hit_marks(ResultsQuery.read(params).text if params and FROM_LIST in params else ""),
-        attempts=result_attempts(result),
-        try_name=attempt_name(result.generation, result.attempt),
+        attempts=attempts,
+        try_name=next(
+            (row.name for row in attempts if row.is_current),
+            attempt_name(result.generation, result.attempt),
+        ),
         last_retry=run.retries.values_list("pk", flat=True).first() or 0,
         history=case_history(run, key),
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),

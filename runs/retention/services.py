@@ -416,6 +416,7 @@ def _forget_outputs(run: Run, batch: QuerySet[Result], removal: Removal) -> int:
         awaits_output=True
     )
     delete_rows(pushed.order_by())
+    Attempt.objects.filter(result__in=batch).update(content=None)
     calls = ModelCall.objects.filter(result__in=batch)
     calls.update(request={}, reply=None, request_hash=REMOVED_HASH)
     ids = list(batch.values_list("pk", flat=True))
@@ -450,7 +451,7 @@ def _remove_details(run: Run, removal: Removal) -> int:
     ]
     update_rows(ResultOutput, ("outcomes",), marks, key=("result_id",))
     ModelCall.objects.filter(result__in=batch).update(error="")
-    Attempt.objects.filter(result__in=batch).update(reason="")
+    Attempt.objects.filter(result__in=batch).update(reason="", counted_reason="")
     ExternalScore.objects.filter(result__in=batch).update(reason="")
     Review.objects.filter(result__in=batch).update(note="")
     return _forget_outputs(run, batch, removal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -21,6 +21,7 @@ from runs.costs import counted_usd, missing_usd
 from runs.engine.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.finishing import finish_run
+from runs.models.attempt_contents import pack_contents
 from runs.models.database import among, database_now, insert_rows
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
@@ -86,8 +87,10 @@ OUTCOME_COLUMNS = (
 )
 ATTEMPT_COLUMNS = (
     *("result_id", "retry_id", "attempt", "generation", "status", "verdict", "score", "reason"),
-    *("run_cost_usd", "evaluation_cost_usd", "ended_at"),
+    *("run_cost_usd", "evaluation_cost_usd", "ended_at", "content"),
 )
+# A retry of more results keeps only what became of them: their outputs and scores would take minutes to copy.
+MAX_KEPT_CONTENTS = 1000
 
 
 class BudgetSpentError(DomainError):
@@ -135,15 +138,15 @@ def start_retry(run: Run, result_ids: Sequence[int], request: RetryRequest) -> R
         count=len(result_ids),
     )
     for some in _batches(result_ids):
-        insert_rows(Attempt, ATTEMPT_COLUMNS, _attempts(some, retry))
-        _subtract_from_counters(run, some)
+        _keep_attempts(some, retry, keeps_content=len(result_ids) <= MAX_KEPT_CONTENTS)
+        change_counters(run, some, by=-1)
         some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
         if request.keep_output:
             some.filter(HAS_OUTPUT).update(keeps_output=True)
         if awaits_outputs(run):
             _await_outputs(some)
         _forget_replaced(some)
-        _refresh_cases(run, some)
+        refresh_cases(run, some)
     return retry
 
 
@@ -164,7 +167,7 @@ def requeue_results(run: Run, result_ids: Sequence[int], retry: Retry | None = N
     """Set cancelled results to waiting, as they were or with the settings of a newer request."""
     for some in _batches(result_ids):
         some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
-        _refresh_cases(run, some)
+        refresh_cases(run, some)
         if retry is None:
             # Outputs may have been removed since the request.
             removed = _ids(some.filter(keeps_output=True).exclude(HAS_OUTPUT))
@@ -241,7 +244,7 @@ def _batches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
         yield Result.objects.filter(pk__in=result_ids[start : start + CHUNK])
 
 
-def _refresh_cases(run: Run, results: QuerySet[Result]) -> None:
+def refresh_cases(run: Run, results: QuerySet[Result]) -> None:
     run.cases.refresh(run.pk, list(results.order_by().values_list("case_id", flat=True)))
 
 
@@ -252,8 +255,27 @@ def _forget_replaced(some: QuerySet[Result]) -> None:
     ExternalScore.objects.filter(result__in=among(replaced)).delete()
 
 
-def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]:
-    """Yield the outcomes of the results, with their costs less those of earlier attempts."""
+def _keep_attempts(some: QuerySet[Result], retry: Retry, *, keeps_content: bool) -> None:
+    """Keep the outcomes of the results as attempts; where a person chose which counts, all are kept already."""
+    chosen = Attempt.objects.filter(result__in=some, is_counted=True)
+    has_choice = list(chosen.values_list("result", flat=True))
+    newest = Attempt.objects.filter(
+        result__in=has_choice,
+        generation=F("result__generation"),
+        attempt=F("result__attempt"),
+    )
+    # The retry asks for the attempt after the newest, whichever counted.
+    Attempt.objects.filter(pk__in=list(newest.values_list("pk", flat=True))).update(retry=retry)
+    chosen.update(is_counted=False)
+    others = some.exclude(pk__in=has_choice)
+    contents = pack_contents(_ids(others)) if keeps_content else {}
+    insert_rows(Attempt, ATTEMPT_COLUMNS, attempt_rows(others, retry, contents))
+
+
+def attempt_rows(
+    some: QuerySet[Result], retry: Retry | None, contents: Mapping[int, bytes]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the outcomes of the results as rows, with their costs less those of earlier attempts."""
     earlier = {
         row["result"]: (row["run"], row["evaluation"])
         for row in Attempt.objects.filter(result__in=some)
@@ -265,9 +287,9 @@ def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]
     for pk, *kept, error, decided_by, run_usd, evaluation_usd, finished_at in held:
         run_before, evaluation_before = earlier.get(pk, (None, None))
         yield (
-            *(pk, retry.pk, *kept, error or decided_by),
+            *(pk, retry and retry.pk, *kept, error or decided_by),
             *(_added(run_usd, run_before), _added(evaluation_usd, evaluation_before)),
-            finished_at or retry.asked_at,
+            *(finished_at or database_now(), contents.get(pk)),
         )
 
 
@@ -275,8 +297,8 @@ def _added(cost: Decimal | None, earlier: Decimal | None) -> Decimal | None:
     return None if cost is None else cost - (earlier or Decimal(0))
 
 
-def _subtract_from_counters(run: Run, some: QuerySet[Result]) -> None:
-    """Subtract finished results from the run's counters."""
+def change_counters(run: Run, some: QuerySet[Result], *, by: int) -> None:
+    """Add finished results to the run's counters, `by` 1, or subtract them, by -1."""
     counts = some.order_by().aggregate(
         done=Count("id"),
         passed=Count("id", filter=Q(verdict="pass")),
@@ -287,13 +309,13 @@ def _subtract_from_counters(run: Run, some: QuerySet[Result]) -> None:
         score_sum=Sum("score", default=0.0),
     )
     Run.objects.filter(pk=run.pk).update(
-        done_count=F("done_count") - counts["done"],
-        pass_count=F("pass_count") - counts["passed"],
-        borderline_count=F("borderline_count") - counts["borderline"],
-        fail_count=F("fail_count") - counts["failed"],
-        error_count=F("error_count") - counts["errors"],
-        score_count=F("score_count") - counts["scores"],
-        score_sum=F("score_sum") - counts["score_sum"],
+        done_count=F("done_count") + by * counts["done"],
+        pass_count=F("pass_count") + by * counts["passed"],
+        borderline_count=F("borderline_count") + by * counts["borderline"],
+        fail_count=F("fail_count") + by * counts["failed"],
+        error_count=F("error_count") + by * counts["errors"],
+        score_count=F("score_count") + by * counts["scores"],
+        score_sum=F("score_sum") + by * counts["score_sum"],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -15,7 +15,8 @@ from django_htmx.http import HttpResponseClientRedirect
 from evaluators.detours import kept_data, leave
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.models.results import Result
+from runs.lists import read_integer
+from runs.models.results import Attempt, Result
 from runs.models.runs import Run
 from runs.requests import (
     REFUSED,
@@ -25,6 +26,7 @@ from runs.requests import (
     get_suite_or_404,
     may_start,
 )
+from runs.running.attempts import choose_attempt
 from runs.running.forms import (
     StartRunForm,
     dropped_rules_text,
@@ -195,6 +197,29 @@ def result_retry(
     if not (message := form.retry(request.user)):
         return _ask(request, form, status=REFUSED)
     messages.info(request, message)
+    return redirect("runs:result", slug, number, key, repetition)
+
+
+@require_POST
+@may_start
+def result_attempt(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Let an attempt count that a person chose for a reason."""
+    run = get_run_or_404(slug, number)
+    attempt = get_object_or_404(
+        Attempt.objects.select_related("result"),
+        pk=read_integer(request.POST.get("attempt", "")) or 0,
+        result__run=run,
+        result__case__key=key,
+        result__repetition=repetition,
+    )
+    try:
+        choose_attempt(attempt, by=request.user, reason=request.POST.get("reason", ""))
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.info(request, "This attempt counts now. The figures of the run follow.")
     return redirect("runs:result", slug, number, key, repetition)
 
 

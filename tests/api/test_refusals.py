@@ -65,6 +65,7 @@ WRITES = {
     *("runs:api-suite-check", "runs:api-suite-baseline", "runs:api-runs-estimate"),
     *("runs:api-runs-judge-again", "runs:api-runs-judge-again-estimate"),
     *("runs:api-run-measure-judge", "runs:api-run-measure-judge-estimate"),
+    "runs:api-result-attempt",
     *("runs:api-result-review", "runs:api-result-review-ask", "runs:api-share"),
     *(
         f"runs:api-run-{change}"

@@ -48,6 +48,7 @@ NEEDS: Mapping[tuple[str, str], tuple[Role, Scope]] = {
     ("post", "/api/models"): (ADMINS, Scope.EDIT),
     ("put", "/api/models/{slug}"): (ADMINS, Scope.EDIT),
     ("delete", "/api/models/{slug}"): (ADMINS, Scope.EDIT),
+    ("post", "/api/results/{result}/attempt"): (EDITORS, Scope.RUN),
     ("post", "/api/results/{result}/review"): (REVIEWERS, Scope.REVIEW),
     ("post", "/api/results/{result}/review/ask"): (REVIEWERS, Scope.REVIEW),
 }

@@ -10,10 +10,13 @@ from django.contrib.auth.models import User
 
 from evalsite.access.roles import Role, Scope
 from evaluators.models import LanguageModel
+from runs.models.attempt_contents import pack_contents
+from runs.models.results import Attempt
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from tests.api.site import Program, assert_refused, make_site, schema
 from tests.support.factories import (
+    STARTED,
     make_case,
     make_model,
     make_result,
@@ -38,6 +41,7 @@ POSTS: Mapping[str, Any] = {
     "/targets": {"name": "pipeline", "kind": "pushed"},
     "/models": MODEL,
     "/shares": {"kind": "run", "run": "support:1"},
+    "/results/{result}/attempt": {"attempt": 1, "reason": "The judge was down."},
     "/results/{result}/review/ask": {},
     "/results/{result}/review": {"verdict": "pass"},
     "/runs/estimate": RUN,
@@ -98,6 +102,9 @@ def test_every_post_is_safe_to_repeat_with_a_key(admin: User) -> None:
     make_result(
         run=make_run(suite=judged), case=make_case(suite=judged), verdict="pass", output=stored
     )
+    kept = pack_contents([result.pk])[result.pk]
+    facts = {"pk": 1, "attempt": 1, "generation": 1, "status": "scored", "content": kept}
+    Attempt.objects.create(result=result, ended_at=STARTED, **facts)
     for path, body in POSTS.items():
         of_judge = {"run": "judged:1"} if "measure-judge" in path else {}
         address = f"/api{path}".format(**place | of_judge)

@@ -288,6 +288,8 @@ PAGES: Mapping[str, Page] = {
     "runs:result-file": Page("viewer", place=RESULT | {"file": "report/page.html"}),
     "runs:result-progress": Page("viewer", get=STOP_POLLING, place=RESULT),
     "runs:result-retry": Page("editor", post=MOVED, place=RESULT),
+    # No attempt is named.
+    "runs:result-attempt": Page("editor", get=NOT_ALLOWED, post=404, place=RESULT),
     "runs:campaign-list": Page("viewer"),
     "runs:campaign": Page("viewer", place={"pk": 0}),
     "runs:campaign-head": Page("viewer", place={"pk": 0}),
@@ -380,6 +382,7 @@ PAGES: Mapping[str, Page] = {
     "runs:api-model": read(**MODEL),
     "runs:api-reviews": read(),
     "runs:api-result-review": write("reviewer", NOT_JSON, result=0),
+    "runs:api-result-attempt": write("editor", NOT_JSON, result=0),
     "runs:api-result-review-ask": write("reviewer", PAGE, result=0),
     "runs:api-shares": write("editor", NOT_JSON, get=PAGE),
     "runs:api-share": Page("viewer", get=NOT_ALLOWED, place={"share": 1}, is_api=True),
