@@ -26,6 +26,7 @@ among: [de, en, fr]
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -42,6 +43,8 @@ MAX_LENGTH = 100_000
 MAX_LANGUAGES = 200
 # The likeliest languages that are kept beside those that are asked about.
 MAX_SHOWN = 5
+LEAST_SHOWN = 0.001
+FIGURE_DIGITS = 4
 NO_LANGUAGE = "zxx"
 SHARE_DIGITS = 6
 FENCED = re.compile(r"^[ \t]*```.*?^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -141,7 +144,9 @@ def rescore(config: LanguageConfig, details: Mapping[str, Any]) -> Score:
     probability = min(1.0, sum(shares.get(code, 0.0) for code in right))
     is_right = found in right
     wanted = " or ".join(right)
-    text = f"The answer is in {found} ({shares[found]:.0%}), {'as' if is_right else 'not'} {wanted}"
+    # Rounded down, so that 100% means that nothing else is possible.
+    percent = math.floor(shares[found] * 1000) / 10
+    text = f"The answer is in {found} ({percent:g}%), {'as' if is_right else 'not'} {wanted}"
     if is_right:
         text += " is expected"
     return Score(
@@ -154,8 +159,9 @@ def rescore(config: LanguageConfig, details: Mapping[str, Any]) -> Score:
 def _likeliest(shares: Mapping[str, float], right: tuple[str, ...]) -> dict[str, float]:
     """Return the languages to show: the likeliest and those that are right."""
     ordered = sorted(shares, key=lambda code: -shares[code])
-    shown = [code for n, code in enumerate(ordered) if n < MAX_SHOWN or code in right]
-    return {code: round(shares[code], 4) for code in shown}
+    likeliest = [code for code in ordered[:MAX_SHOWN] if shares[code] >= LEAST_SHOWN]
+    shown = dict.fromkeys([*likeliest, *right])
+    return {code: round(shares.get(code, 0.0), FIGURE_DIGITS) for code in shown}
 
 
 @kind(

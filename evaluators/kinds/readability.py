@@ -1,17 +1,17 @@
 """Measure how hard an answer is to read, by a published formula. No model is called.
 
-| formula | the figure | higher is |
-|---|---|---|
-| `flesch_reading_ease` | 206.835 − 1.015 × words/sentences − 84.6 × syllables/words (Flesch, 1948) | easier |
-| `flesch_kincaid_grade` | 0.39 × words/sentences + 11.8 × syllables/words − 15.59 (Kincaid and others, 1975) | harder |
-| `gunning_fog` | 0.4 × (words/sentences + 100 × long words/words), long: 3 syllables or more (Gunning, 1952) | harder |
-| `smog` | 3.1291 + 1.043 × √(30 × long words/sentences), long: 3 syllables or more (McLaughlin, 1969) | harder |
-| `coleman_liau` | 5.88 × letters/words − 29.6 × sentences/words − 15.8 (Coleman and Liau, 1975) | harder |
-| `automated_readability` | 4.71 × letters/words + 0.5 × words/sentences − 21.43 (Smith and Senter, 1967) | harder |
-| `lix` | words/sentences + 100 × long words/words, long: 7 letters or more (Björnsson, 1968) | harder |
+| formula | the figure |
+|---|---|
+| `flesch_reading_ease` | 206.835 − 1.015 × words/sentences − 84.6 × syllables/words (Flesch, 1948) |
+| `flesch_kincaid_grade` | 0.39 × words/sentences + 11.8 × syllables/words − 15.59 (Kincaid and others, 1975) |
+| `gunning_fog` | 0.4 × (words/sentences + 100 × long words/words), long: 3 syllables or more (Gunning, 1952) |
+| `smog` | 3.1291 + 1.043 × √(30 × long words/sentences), long: 3 syllables or more (McLaughlin, 1969) |
+| `coleman_liau` | 5.88 × letters/words − 29.6 × sentences/words − 15.8 (Coleman and Liau, 1975) |
+| `automated_readability` | 4.71 × letters/words + 0.5 × words/sentences − 21.43 (Smith and Senter, 1967) |
+| `lix` | words/sentences + 100 × long words/words, long: 7 letters or more (Björnsson, 1968) |
 
-All but the first and the last give the American school grade that can read the text. The first is 60 to 70 for plain
-English.
+Flesch reading ease is higher for easier texts, 60 to 70 for plain English; all others are higher for harder ones. All but
+the first and the last give the American school grade that can read the text.
 
 The score is 1 where the figure is from `minimum` to `maximum`. Outside it is 0, or falls evenly to 0 over the distance
 `margin`. One of the two bounds is enough.

@@ -199,47 +199,45 @@ def _compare(
     details: Mapping[str, Any],
 ) -> Score:
     expected, rows = ([_comparable(row) for row in side["rows"]] for side in (wanted, found))
-    widths = [len(side["columns"]) for side in (wanted, found)]
-    counts = Counter(expected), Counter(rows)
-    shared = (counts[0] & counts[1]).total() if widths[0] == widths[1] else 0
+    missing, more = Counter(expected) - Counter(rows), Counter(rows) - Counter(expected)
     total = len(expected) + len(rows)
-    f1 = 2 * shared / total if total else 1.0
+    f1 = 2 * (len(expected) - missing.total()) / total if total else 1.0
+    widths = [len(side["columns"]) for side in (wanted, found)]
     names = [[name.lower() for name in side["columns"]] for side in (wanted, found)]
+    tables = [_table("Expected", wanted, expected), _table("Found", found, rows)]
     problem = ""
     if widths[0] != widths[1]:
-        f1, problem = 0.0, f"It returns {widths[1]} columns, not {widths[0]}"
+        problem = f"It returns {widths[1]} columns, not {widths[0]}"
     elif config.column_names and names[0] != names[1]:
-        f1, problem = (
-            0.0,
-            shorten_text(f"Its columns are {', '.join(names[1])}, not {', '.join(names[0])}"),
-        )
-    elif f1 < 1:
-        missing, more = len(expected) - shared, len(rows) - shared
+        problem = f"Its columns are {', '.join(names[1])}, not {', '.join(names[0])}"
+    elif f1 == 1 and config.row_order and expected != rows:
+        problem = "The rows are in another order"
+    share = 0.0 if problem else f1
+    if f1 < 1 and not problem:
         problem = (
-            f"{missing} of {len(expected)} expected rows are missing, "
-            f"{more} of {len(rows)} found are not expected"
+            f"{missing.total()} of {len(expected)} expected rows are missing, "
+            f"{more.total()} of {len(rows)} found are not expected"
         )
-    elif config.row_order and expected != rows:
-        f1, problem = 0.0, "The rows are in another order"
-    share = f1 if config.graded else float(not problem)
-    sides = {"expected": (wanted, counts[0] - counts[1]), "found": (found, counts[1] - counts[0])}
-    shown = {
-        name: {
-            "columns": [shorten_text(column) for column in side["columns"]],
-            "count": len(side["rows"]),
-            "rows": [
-                [format_value(value) for value in row]
-                for row in side["rows"]
-                # Of rows that differ, those that the other side does not return.
-                if not problem or not only or _comparable(row) in only
-            ][:MAX_SHOWN_ROWS],
-        }
-        for name, (side, only) in sides.items()
-    }
+        tables = [
+            _table("Expected and missing", wanted, list(missing.elements())),
+            _table("Found and not expected", found, list(more.elements())),
+        ]
     text = problem or f"It returns the expected rows, {len(rows)} in all"
     return Score(
-        share, findings=(Finding(text, not problem),), details={**details, "tables": shown}
+        share if config.graded else float(not problem),
+        findings=(Finding(shorten_text(text), not problem),),
+        details={**details, "tables": [table for table in tables if table["count"]]},
     )
+
+
+def _table(title: str, side: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Return the first rows as the page shows them."""
+    return {
+        "title": title,
+        "columns": [shorten_text(column) for column in side["columns"]],
+        "count": len(rows),
+        "rows": [[format_value(value) for value in row] for row in rows[:MAX_SHOWN_ROWS]],
+    }
 
 
 def _comparable(row: Sequence[Any]) -> tuple[Any, ...]:
