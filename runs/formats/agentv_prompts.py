@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, product
 from typing import Any, TypeVar
 
 from evaluators.kinds._json_paths import PathError, follow
@@ -129,14 +129,19 @@ class _Filling:
             shared = None
         if "imports" in names:
             self._refuse((names["imports"],), "is not read; name the files of cases under tests")
-        if len(prompts) > 1 and len(prompts) * len(cases) > MAX_CASES:
-            self._refuse((prompts_key,), f"make more than {MAX_CASES:,} cases; give a part of them")
-            return document
-        filled = [
-            self._case(prompt, _with_shared(case, shared or {}), n, is_one=len(prompts) == 1)
-            for n, case in enumerate(cases)
-            for prompt in prompts
-        ]
+        filled: list[Any] = []
+        places: list[list[int]] = []
+        for n, case in enumerate(cases):
+            before = len(filled)
+            for each in _expanded(_with_shared(case, shared or {})):
+                filled += (
+                    self._case(prompt, each, n, is_one=len(prompts) == 1) for prompt in prompts
+                )
+                if len(filled) > max(MAX_CASES, len(cases)):
+                    message = f"the prompts and lists of vars make more than {MAX_CASES:,} cases; give a part of them"
+                    self._refuse((self.cases_key, n), message)
+                    return document
+            places.append(list(range(before, len(filled))))
         value = {key: part for key, part in document.value.items() if key != prompts_key}
         if rest := {key: part for key, part in (shared or {}).items() if key not in SHARED}:
             value[shared_key] = rest
@@ -145,30 +150,24 @@ class _Filling:
         return replace(
             document,
             value={**value, self.cases_key: filled},
-            lines=self._moved(document.lines, len(prompts)),
-            written=self._moved(self._written(len(prompts)), len(prompts)),
-            elsewhere=self._moved(document.elsewhere, len(prompts)),
+            lines=self._moved(document.lines, places),
+            written=self._moved(document.written, places),
+            elsewhere=self._moved(document.elsewhere, places),
         )
 
-    def _moved(self, places: Mapping[Path, Fact], prompts: int) -> dict[Path, Fact]:
+    def _moved(self, facts: Mapping[Path, Fact], places: list[list[int]]) -> dict[Path, Fact]:
         """Return what is known about places of the file by the places where their values are now."""
         moved: dict[Path, Fact] = {}
         cases_key = self.cases_key
-        for path, fact in places.items():
+        for path, fact in facts.items():
             if path[:1] != (cases_key,) or len(path) == 1:
                 moved[path] = fact
                 continue
-            n, rest = int(path[1]), path[2:]
+            rest = path[2:]
             if len(rest) > 1 and rest[0] == VARS and rest[1] in OF_THE_CASE:
                 rest = rest[1:]
-            for k in range(prompts):
-                moved[cases_key, n * prompts + k, *rest] = fact
+            moved |= {(cases_key, place, *rest): fact for place in places[int(path[1])]}
         return moved
-
-    def _written(self, prompts: int) -> Mapping[Path, str]:
-        """Return numbers as they are written; of several prompts each case has an id of its own."""
-        written = self.document.written.items()
-        return {path: text for path, text in written if prompts == 1 or path[2:] != ("id",)}
 
     def _refuse(self, path: Path, message: str) -> None:
         place = self.document.file_at(path), self.document.line_at(path)
@@ -293,6 +292,22 @@ def _with_shared(case: Any, shared: Mapping[str, Any]) -> Any:
         whole[name] = [*own_assertions, *shared[ASSERTIONS[0]]]
     include_all(whole)
     return whole
+
+
+def _expanded(case: Any) -> Iterator[Any]:
+    """Yield a case for each value of a variable that is a list of texts, as AgentV runs it."""
+    listed = {
+        name: value
+        for name, value in (case[VARS].items() if _has_variables(case) else ())
+        if isinstance(value, list) and value and isinstance(value[0], str)
+    }
+    for k, values in enumerate(product(*listed.values())):
+        each = case
+        if listed:
+            each = {**case, VARS: {**case[VARS], **dict(zip(listed, values, strict=True))}}
+            each |= {"id": f"{case['id']}-{k + 1}"} if k and "id" in case else {}
+            include_all(each)
+        yield each
 
 
 def _has_variables(case: Any) -> bool:

@@ -353,6 +353,25 @@ def test_every_prompt_of_the_newest_files_makes_a_case_of_each_test() -> None:
     ]
 
 
+def test_each_text_in_a_list_among_the_variables_makes_a_case() -> None:
+    text = NEWEST.replace("city: Oslo", "city: [Oslo, Bergen]\n      how: {soft: [x]}")
+    content = read(text.replace('"{{ input }}"', '"Of {{ city }}"'), "suite.yaml")
+    inputs = {case.key: case.input[0]["content"] for case in content.cases}
+    assert inputs == {"A": "Of Oslo", "A-2": "Of Bergen"}
+    assert content.cases[1].metadata == {"vars": {"city": "Bergen", "how": {"soft": ["x"]}}}
+    refusals = problems(
+        NEWEST.replace("role: system", "role: boss").replace("city: Oslo", "city: [a, b]"),
+        "suite.yaml",
+    )
+    assert [problem.partition(": 'boss'")[0] for problem in refusals] == [
+        f"suite.yaml, line 11, case {key}, tests[{n}].input[0].role"
+        for n, key in enumerate(("A", "A-2"))
+    ]
+    many = "".join(f"      v{n}: [a, b, c, d, e, f, g, h, i, j]\n" for n in range(9))
+    [problem] = problems(NEWEST.replace("      city: Oslo\n", many), "suite.yaml")
+    assert "line 6, tests: the prompts and lists of vars make more than 20,000 cases" in problem
+
+
 def test_a_prompt_is_asked_even_where_a_case_has_its_own_input() -> None:
     text = "name: n\nproviders: [llm]\nprompts: ['Briefly: {{ input }}']\ntests: [{id: A, input: Why?, criteria: c}]\n"
     [case] = read(text, "suite.yaml").cases
