@@ -1,4 +1,4 @@
-"""The figures of a finished run as text: the closing table of a command, and its worst cases."""
+"""The figures of a run as text: the closing table of a command, and its worst cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runs.results.result_state import result_cause
 from runs.results.run_figures import Proportion, RunRepetitions, run_repetitions
 from runs.results.runs import RunGate, cases_gate, metrics_gate
 
-SIGNS = {"passed": "≥", "failed": "<", "open": "of"}
+SIGNS = {"passed": "≥", "failed": "<"}
 
 
 def run_report(run: Run, sentence: str) -> str:
@@ -35,7 +35,7 @@ def run_report(run: Run, sentence: str) -> str:
 
 
 def summary_table(run: Run) -> str:
-    """Return the figures of a finished run: both gates, verdicts, errors, repetitions, both costs and their sum."""
+    """Return the figures of a run: both gates, verdicts, errors, repetitions, both costs and their sum."""
     policy = run.policy
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
@@ -110,9 +110,9 @@ def _gate(gate: RunGate) -> str:
     if gate.share is None:
         return f"not evaluated, needs {threshold(gate.limit)} ({gate.note})"
     figure = pct(gate.share)
-    compared = f"{figure} {SIGNS[gate.state]} {threshold(gate.limit)}"
-    state = "open, so far" if gate.state == "open" else f"{gate.state},"
-    return f"{state} {compared} ({gate.note})"
+    # Until the run has ended a gate is open, or on course, at risk or out of reach.
+    state = f"{gate.state}," if gate.state in SIGNS else f"{gate.state.replace('_', ' ')}, so far"
+    return f"{state} {figure} {SIGNS.get(gate.state, 'of')} {threshold(gate.limit)} ({gate.note})"
 
 
 MAX_CASES = 20

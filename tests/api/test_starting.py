@@ -109,6 +109,9 @@ def test_outputs_pushed_in_any_order_are_scored_and_complete_the_run(
     assert program.post("/runs/support:1/outputs", first, path)["repeated"] == 1
     run = Run.objects.get()
     work_on_run(run.pk)
+    # It is not over, and its figures can be asked for.
+    report = program.client.get("/api/runs/support:1/report").json()["text"]
+    assert "Mean score   on course, so far 100.0% of 80% (The remaining case must" in report
     other = {"outputs": [{"case": "C-1", "output": "No."}, {"case": "C-0", "error": "crashed"}]}
     answer = program.post("/runs/support:1/outputs", other, path)
     assert (answer["accepted"], answer["refused"][0]["place"]) == (1, 0)
