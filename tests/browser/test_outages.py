@@ -1,3 +1,5 @@
+"""An outage while someone types: the form keeps its text, and a live page says so."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

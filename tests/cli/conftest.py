@@ -1,3 +1,5 @@
+"""What tests of commands share: each command acts as a process of its own."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""The command `compare`: conclusion, tolerances, worst cases and exit codes."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""How a run that is over ends a command: exit code and summary file."""
+
 from __future__ import annotations
 
 import json

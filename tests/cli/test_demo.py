@@ -1,3 +1,5 @@
+"""The demo: it loads every example and runs every target once, however often it is started."""
+
 from __future__ import annotations
 
 from itertools import groupby

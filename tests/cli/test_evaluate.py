@@ -1,3 +1,5 @@
+"""The command `evaluate`: a run in this process, its options, gates and exit codes."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The command `import_results`: a file of results becomes a run, or is refused by line."""
+
 from __future__ import annotations
 
 import json

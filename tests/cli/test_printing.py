@@ -1,3 +1,5 @@
+"""What commands print about a run: progress, tables, costs."""
+
 from __future__ import annotations
 
 import io

@@ -1,3 +1,5 @@
+"""The command `resume`: what is left of a run is executed here."""
+
 from __future__ import annotations
 
 import json

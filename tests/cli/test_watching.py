@@ -1,3 +1,5 @@
+"""How a command watches a run: outages, waits, takeovers and the end."""
+
 from __future__ import annotations
 
 import io

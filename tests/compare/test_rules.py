@@ -1,3 +1,5 @@
+"""The rules of a comparison: which differences of two runs are regressions."""
+
 from __future__ import annotations
 
 import math

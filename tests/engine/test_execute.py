@@ -1,3 +1,5 @@
+"""One execution: the target answers, evaluators score, the verdict follows."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""The plan of a run as its snapshot stores it."""
+
 from __future__ import annotations
 
 import json

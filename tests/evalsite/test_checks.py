@@ -1,3 +1,5 @@
+"""The checks of a deployment: keys, sandbox, second factors."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Which database the settings name, and with which limits it is opened."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

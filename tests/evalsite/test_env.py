@@ -1,3 +1,5 @@
+"""Settings are read from the environment, and wrong ones named."""
+
 from __future__ import annotations
 
 from ipaddress import ip_network

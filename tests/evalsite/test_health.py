@@ -1,3 +1,5 @@
+"""The health page: database, broker and workers."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""What a worker registers about itself, and what it removes when it starts."""
+
 from __future__ import annotations
 
 import tempfile

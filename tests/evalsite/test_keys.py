@@ -1,3 +1,5 @@
+"""The keys of a site: made once, readable by their owner alone."""
+
 from __future__ import annotations
 
 import stat

@@ -1,3 +1,5 @@
+"""What the log says of requests, and what it leaves out."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""What pages answer while the database is away, read-only or too slow."""
+
 from __future__ import annotations
 
 import re

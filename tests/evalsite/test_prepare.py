@@ -1,3 +1,5 @@
+"""When static files are collected, and what is served without them."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""What every page is protected by: login, headers, content security policy."""
+
 from __future__ import annotations
 
 import gzip

@@ -94,7 +94,7 @@ def judge(model_server: ModelServer) -> LanguageModel:
 
 
 def suite_with(*nodes: Mapping[str, Any], judge: LanguageModel | None = None, **more: Any) -> Suite:
-    """Make a suite whose case C-1 has a result in run #1: “Your refund takes 5 days.”"""
+    """Make a suite whose case C-1 has a result in run #1: “Your refund takes 5 days”."""
     suite = make_suite(slug="support", tree=tree(*nodes, **more), judge=judge)
     case = make_case(
         suite=suite,

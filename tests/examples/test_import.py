@@ -1,3 +1,5 @@
+"""The examples are imported without a warning and survive an export."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The example without a judge."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The judge of the demo, whose replies are written in a file."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Work is queued through a broker that may be slow, full or away."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""A worker carries out a run: claims, results, costs, ends."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Which sandbox the programs of a run get."""
+
 from __future__ import annotations
 
 import asyncio

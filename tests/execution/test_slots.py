@@ -1,3 +1,5 @@
+"""How workers share the limits of a model."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""Runs survive workers that die, freeze or lose their lease."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Tasks that another process must do are passed on."""
+
 from __future__ import annotations
 
 import pytest

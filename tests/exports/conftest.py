@@ -1,3 +1,5 @@
+"""What tests of exports share: a folder of their own, and files that count as large."""
+
 from __future__ import annotations
 
 from pathlib import Path

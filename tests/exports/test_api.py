@@ -1,3 +1,5 @@
+"""Files that workers prepare, asked for by a program."""
+
 from __future__ import annotations
 
 from collections.abc import Collection

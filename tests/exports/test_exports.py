@@ -1,3 +1,5 @@
+"""Small files are sent at once, large ones prepared by a worker and fetched from a page."""
+
 from __future__ import annotations
 
 import json

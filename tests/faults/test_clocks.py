@@ -1,3 +1,5 @@
+"""Workers whose clocks are wrong agree on a run."""
+
 from __future__ import annotations
 
 import random

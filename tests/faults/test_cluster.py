@@ -1,3 +1,5 @@
+"""Faults of a site with separate workers."""
+
 from __future__ import annotations
 
 import random

@@ -1,3 +1,5 @@
+"""A command that is killed in the middle of its run."""
+
 from __future__ import annotations
 
 import random

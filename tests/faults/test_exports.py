@@ -1,3 +1,5 @@
+"""A worker that is killed while it makes a file."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""A worker or session that stands still holds nobody up."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

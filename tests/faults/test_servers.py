@@ -1,3 +1,5 @@
+"""The broker or the web process goes away and comes back."""
+
 from __future__ import annotations
 
 import random

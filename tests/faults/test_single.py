@@ -1,3 +1,5 @@
+"""Faults of a site in one process."""
+
 from __future__ import annotations
 
 import random

@@ -1,3 +1,5 @@
+"""A run that is stopped and resumed pays for nothing twice."""
+
 from __future__ import annotations
 
 import random

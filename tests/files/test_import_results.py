@@ -1,3 +1,5 @@
+"""A file of results becomes a finished run."""
+
 from __future__ import annotations
 
 import json

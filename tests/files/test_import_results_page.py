@@ -1,3 +1,5 @@
+"""The page that imports results."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The names and paths of files that a browser sends."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,0 +1,1 @@
+"""Filters of results and their language."""

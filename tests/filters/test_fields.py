@@ -1,3 +1,5 @@
+"""The fields that a filter may ask for, and their values."""
+
 from __future__ import annotations
 
 from typing import Any

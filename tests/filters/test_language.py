@@ -1,3 +1,5 @@
+"""The language of filters: what is read, refused and written."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,3 +1,5 @@
+"""What is suggested while a filter is typed."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Result files of AgentV, each generation of them."""
+
 from __future__ import annotations
 
 import json

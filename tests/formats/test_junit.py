@@ -1,3 +1,5 @@
+"""A run as a JUnit file."""
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,3 +1,5 @@
+"""A result as a line of our own file."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The home page, the list of suites and the overview of a suite."""
+
 from __future__ import annotations
 
 import re

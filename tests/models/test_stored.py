@@ -1,3 +1,5 @@
+"""How scores are stored and read back."""
+
 from __future__ import annotations
 
 from evaluators.scoring.policy import PolicySpec

@@ -1,3 +1,5 @@
+"""Backup and restore by the commands of the README."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""The services of `compose.yaml`: order of their end, rights, networks, variables."""
+
 from __future__ import annotations
 
 import json

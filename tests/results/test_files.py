@@ -1,3 +1,5 @@
+"""The files of a run's results: lines, table, JUnit."""
+
 from __future__ import annotations
 
 import csv

@@ -1,3 +1,5 @@
+"""What the lines of a results file say of each execution."""
+
 from __future__ import annotations
 
 import json

@@ -38,7 +38,7 @@ GOOD, BAD = {"output": "You get a refund."}, {"output": "No."}
 
 
 def open_run(cases: int = 3, **options: Any) -> Run:
-    """Return a run that waits for the outputs of C-0, C-1, …"""
+    """Return a run that waits for the outputs of cases from C-0 on."""
     suite = make_suite(tree=tree(CHECK))
     for number in range(cases):
         make_case(suite=suite, key=f"C-{number}", position=number)

@@ -1,3 +1,5 @@
+"""A run is started: what is frozen, numbered and queued."""
+
 from __future__ import annotations
 
 from decimal import Decimal

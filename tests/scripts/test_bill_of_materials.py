@@ -1,3 +1,5 @@
+"""The bill of materials lists what the site needs."""
+
 from __future__ import annotations
 
 from tests.scripts.bill_of_materials import FILE, bill_of_materials, production_packages

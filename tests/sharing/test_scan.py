@@ -1,3 +1,5 @@
+"""What looks like a secret in a document to be shared."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""What may leave the site at each detail level of a share link."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,5 @@
+"""The summary of a run: cases, reviews, gates, distribution."""
+
 from __future__ import annotations
 
 import json

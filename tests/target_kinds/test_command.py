@@ -1,3 +1,5 @@
+"""Agents that are commands on this machine."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""What all kinds of targets have in common, and recorded outputs."""
+
 from __future__ import annotations
 
 import asyncio

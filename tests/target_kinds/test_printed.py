@@ -1,3 +1,5 @@
+"""Broken characters in what a program prints."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""What the page of workers shows: states, queue, models, errors."""
+
 from __future__ import annotations
 
 import os

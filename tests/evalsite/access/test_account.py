@@ -1,3 +1,5 @@
+"""A member's own account: role and password."""
+
 from __future__ import annotations
 
 import pytest

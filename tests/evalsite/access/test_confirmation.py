@@ -1,3 +1,5 @@
+""" "Confirm it is you" before sensitive actions, with what was typed kept."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""The command `createadmin`: an admin with a password or a login link."""
+
 from __future__ import annotations
 
 import getpass

@@ -1,3 +1,5 @@
+"""Second factors: the codes of an app, recovery codes, and who needs one."""
+
 from __future__ import annotations
 
 import base64

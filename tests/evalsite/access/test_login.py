@@ -1,3 +1,5 @@
+"""Logging in with a name and a password."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Links that log a member in once."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor

@@ -1,3 +1,5 @@
+"""After too many failed logins further ones are refused, by name and by address."""
+
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,3 +1,5 @@
+"""The pages where admins add and change members."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""Passkeys: adding one, logging in by it, and answers that were tampered with."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Roles and the permissions that come with them."""
+
 from __future__ import annotations
 
 from itertools import pairwise

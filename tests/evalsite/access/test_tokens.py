@@ -1,3 +1,5 @@
+"""Tokens of the API: their secret, scopes and end."""
+
 from __future__ import annotations
 
 import re

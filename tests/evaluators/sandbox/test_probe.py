@@ -1,3 +1,5 @@
+"""What a machine offers to keep programs of users apart."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Children of a process and the memory they hold."""
+
 from __future__ import annotations
 
 import os

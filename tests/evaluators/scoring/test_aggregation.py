@@ -1,3 +1,5 @@
+"""How a composite combines the scores of its children."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The brackets a panel votes for, and which one wins."""
+
 from __future__ import annotations
 
 import math

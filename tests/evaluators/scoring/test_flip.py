@@ -1,3 +1,5 @@
+"""The smallest change of one score that changes a verdict."""
+
 from __future__ import annotations
 
 import pytest

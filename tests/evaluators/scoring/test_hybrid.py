@@ -1,3 +1,5 @@
+"""The two sides of a hybrid evaluator, dimension by dimension."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Intervals of rates and means."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Metrics weighed by tier."""
+
 from __future__ import annotations
 
 import math

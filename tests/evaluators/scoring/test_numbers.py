@@ -1,3 +1,5 @@
+"""Figures: how they are rounded, compared and written."""
+
 from __future__ import annotations
 
 import math

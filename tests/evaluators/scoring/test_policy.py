@@ -1,3 +1,5 @@
+"""The thresholds and tolerances of a policy."""
+
 from __future__ import annotations
 
 import json

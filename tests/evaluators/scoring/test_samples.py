@@ -1,3 +1,5 @@
+"""Several samples of one judge become one score."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""What a script prints becomes a score, or none."""
+
 from __future__ import annotations
 
 import json

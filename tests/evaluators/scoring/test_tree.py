@@ -1,3 +1,5 @@
+"""The tree of evaluators: paths, settings, weights."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""How pages write figures, changes, ages and marks."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
