@@ -173,7 +173,7 @@ def _remedy(message: str, text: str, line: int) -> str:
 
 
 MAX_DEPTH = 60
-TEXT_UNIT = 400
+TEXT_UNIT, PATH_UNIT = 400, 10
 MAX_SHOWN_LENGTH = 60
 
 
@@ -219,7 +219,7 @@ class _Reading:
 
     def value(self, event: Event, path: Path, take: Take) -> Any:
         """Return the plain value that begins with an event, and note the lines of it and all within."""
-        event, take = self.begin(event, take)
+        event, take = self.begin(event, path, take)
         if len(path) > MAX_DEPTH:
             message = f"it is nested too deeply; {MAX_DEPTH} levels is the limit"
             raise self.refusal(event, message)
@@ -234,22 +234,25 @@ class _Reading:
             self.written[path] = event.value
         return self.scalar(event, tag)
 
-    def begin(self, event: Event, take: Take) -> tuple[Event, Take]:
-        """Count a value or a key, and refuse too many; return the first event of it, and what returns its others."""
+    def begin(self, event: Event, path: Path, take: Take) -> tuple[Event, Take]:
+        """Count a value or a key, and refuse too many; return the first event of it, and what returns its others.
+
+        What takes the space of several values counts as several: a long path, and an event that is kept for aliases.
+        """
         if isinstance(event, AliasEvent):
             events = self.aliased(event)
             event, take = events[0], iter(events[1:]).__next__
         if take != self.next:
             # A long text counts as many short ones, because it takes as much space.
             text = event.value if isinstance(event, ScalarEvent) else ""
-            self.repeated += 1 + len(text) // TEXT_UNIT
+            self.repeated += 1 + len(path) // PATH_UNIT + len(text) // TEXT_UNIT
             if self.repeated > self.limits.repeated:
                 # A few lines can unfold to billions of values.
                 message = "it unfolds to too many values; are aliases nested?"
                 alone = "an alias repeats a value; write the value out"
                 raise self.refusal(event, message if self.limits.repeated else alone)
             return event, take
-        self.values += 1
+        self.values += 1 + len(path) // PATH_UNIT + bool(self.open) + 2 * (event.anchor is not None)
         if self.values > self.limits.values:
             message = f"it contains more than {self.limits.values:,} values; {self.limits.remedy}"
             raise self.refusal(event, message)
@@ -294,7 +297,7 @@ class _Reading:
         merged: dict[str, Any] = {}
         own: dict[str, Any] = {}
         while not isinstance(key := take(), MappingEndEvent):
-            key, _ = self.begin(key, take)
+            key, _ = self.begin(key, path, take)
             tag = self.tag(key)
             if tag == MERGE:
                 for name, value in self.merge(take(), path, take).items():
@@ -310,12 +313,12 @@ class _Reading:
 
     def merge(self, event: Event, path: Path, take: Take) -> dict[str, Any]:
         """Return what a merge key brings in; of several mappings the first wins."""
-        event, take = self.begin(event, take)
+        event, take = self.begin(event, path, take)
         if not isinstance(event, SequenceStartEvent):
             return self.merged(event, take, path)
         values: dict[str, Any] = {}
         for part in self.parts(event, take):
-            for name, value in self.merged(*self.begin(part, take), path).items():
+            for name, value in self.merged(*self.begin(part, path, take), path).items():
                 values.setdefault(name, value)
         return values
 

@@ -15,6 +15,7 @@ from evaluators.reading.yaml import (
     FIELD_LIMITS,
     FILE_LIMITS,
     UnreadableYamlError,
+    YamlLimits,
     read_yaml,
     write_yaml,
 )
@@ -42,6 +43,21 @@ def test_a_field_of_a_form_holds_fewer_values_and_no_aliases(
         read_yaml(text, FIELD_LIMITS)
 
     assert refused.value.line == line
+
+
+def test_values_that_take_more_space_count_as_more() -> None:
+    limits = YamlLimits(1_000, "split it", repeated=500)
+    ones = ",".join(["1"] * 600)
+    assert read_yaml(f"[{ones}]", limits)
+    for text in (
+        "[" * 50 + ones + "]" * 50,
+        f"&a [{ones}]",
+        "[" + ",".join(f"&a{n} 1" for n in range(600)) + "]",
+    ):
+        with pytest.raises(UnreadableYamlError, match="more than 1,000 values; split it"):
+            read_yaml(text, limits)
+    with pytest.raises(UnreadableYamlError, match="unfolds to too many values"):
+        read_yaml(f"a: &a [{ones[:500]}]\nb: {'[' * 50}*a{']' * 50}", limits)
 
 
 def test_aliases_of_a_file_unfold_to_a_limit() -> None:
