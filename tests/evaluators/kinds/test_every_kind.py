@@ -378,8 +378,7 @@ SHOWS = {
     "sql_equivalence": [
         *(
             "0 of 1 expected rows are missing, 1 of 2 found are not",
-            "Expected: 1 row",
-            "2 rows, 1 shown",
+            "Found and not expected: 1 row",
         ),
         *("&lt;b&gt;", "SELECT a, b FROM t WHERE a = 2"),
     ],
