@@ -91,7 +91,8 @@ class EvaluatorLine:
     negation. `metrics` are those of a metrics judge, each 0 to 5 with its label, weight and
     justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10; `rounds` holds every
     vote of a deliberation, also of one that came to no score. `spelling` is the type as suite files
-    spell it where that says more than the kind: `code_judge` for a script.
+    spell it where that says more than the kind: `code_judge` for a script. With `is_kept` the score is that of the
+    run whose outputs were judged again.
     """
 
     name: str
@@ -111,6 +112,7 @@ class EvaluatorLine:
     final_evaluation: Mapping[str, Any] | None = None
     rounds: tuple[Mapping[str, Any], ...] = ()
     spelling: str = ""
+    is_kept: bool = False
 
     def found(self, *, passed: bool) -> list[str]:
         """Return its hits, or its misses."""
@@ -126,6 +128,7 @@ class EvaluatorLine:
             **self._on_its_scale(),
             "weight": self.weight,
             **({"negate": True} if self.is_negated else {}),
+            **({"kept": True} if self.is_kept else {}),
             "hits": self.found(passed=True),
             "misses": self.found(passed=False),
             "reasoning": self.reasoning,

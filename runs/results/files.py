@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Count, Max, Sum, When
+from django.db.models import Case, Count, F, Max, Sum, Value, When
 
 from evaluators.kinds import shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError
@@ -83,7 +83,7 @@ RESULT_COLUMNS = (
 SCORE_COLUMNS = (
     *("result_id", "path", "kind", "state", "score", "raw_score", "scale", "weight"),
     *("input_tokens", "output_tokens", "cost_usd", "latency_ms", "reasoning", "findings"),
-    "written_details",
+    *("written_details", "is_kept"),
 )
 # Only of these are details in the file; others are many and long.
 WITH_DETAILS = (HYBRID_KIND, DELIBERATION_KIND, METRICS_KIND)
@@ -141,7 +141,11 @@ def _some(
     scores = (
         EvaluatorScore.objects.filter(result_id__in=among(ids))
         .exclude(path=ROOT_PATH)
-        .annotate(written_details=Case(When(kind__in=WITH_DETAILS, then="details")))
+        .annotate(
+            written_details=Case(When(kind__in=WITH_DETAILS, then="details")),
+            # Only such a run has scores of another.
+            is_kept=F("details__kept") if run.is_judged_again else Value(False),
+        )
         .order_by()
     )
     for row in scores.values_list(*SCORE_COLUMNS, named=True):
@@ -276,6 +280,7 @@ def _evaluator(node: EvaluatorSpec, rows: Mapping[str, Row], path: str) -> Evalu
         if row.kind == DELIBERATION_KIND
         else (),
         spelling=_spelling(node),
+        is_kept=path in rows and bool(row.is_kept),
     )
 
 

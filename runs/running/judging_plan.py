@@ -112,8 +112,9 @@ class EvaluatorPlan:
 
     @property
     def reasons(self) -> str:
-        """Say why how many scores are judged anew, "" for none: "29 judged: another judge"."""
-        parts = (f"{thousands(count)} judged: {why}" for why, count in self.judged.most_common())
+        """Say why how many scores are new, "" for none: "29 judged: another judge", "3 scored: new" without calls."""
+        done = "judged" if self.calls else "scored"
+        parts = (f"{thousands(count)} {done}: {why}" for why, count in self.judged.most_common())
         return "; ".join(parts)
 
 

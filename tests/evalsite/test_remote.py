@@ -105,6 +105,13 @@ def test_a_command_here_is_evaluated_as_on_the_site_itself(capsys: Any) -> None:
     assert Run.objects.latest("pk").execution_count == 2
     assert "unchanged, still at version 1" in capsys.readouterr().err
 
+    # What was pushed is judged again without asking for it again, and nothing is judged anew but what must be.
+    assert call("evaluate", "capitals", "--outputs-of", "capitals#1", "--case", "france") == 0
+    again = Run.objects.latest("pk")
+    assert (again.source_run, again.status, again.execution_count) == (run, "completed", 1)
+    assert again.results.get().output.text == run.results.get(case__key="france").output.text
+    assert "1 of 1 score is kept at no cost; no judge call." in capsys.readouterr().err
+
 
 def test_an_address_here_outputs_in_a_file_and_a_target_of_the_site(
     agent_server: AgentServer, capsys: Any

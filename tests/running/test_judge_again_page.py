@@ -40,7 +40,7 @@ def test_the_page_says_what_is_kept_judged_and_left_out_and_starts_exactly_that(
     draft.save()
     filled = {"whole": "on", "rules": "draft", "note": "shorter", "form_key": "k"}
     _, estimate = page_of(client, source, filled, estimate="1")
-    assert "4 judged: new" in estimate
+    assert "4 scored: new" in estimate
     assert "Judge 4 results again" in estimate
     assert Run.objects.count() == 1
 

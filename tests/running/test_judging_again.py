@@ -19,6 +19,7 @@ from runs.models.database import database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, SuiteVersion
+from runs.results.files import result_lines
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
 from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest, plan_judging
@@ -128,6 +129,9 @@ def test_only_the_changed_evaluator_is_judged_and_everything_else_is_kept_rows(
         assert new.artifacts.get().content == old.artifacts.get().content
         assert (new.latency_ms, new.run_cost_usd) == (old.latency_ms, Decimal("0.25"))
         assert new.output.decision["trace"]
+    for line in result_lines(run):
+        kept = [(row["name"], row.get("kept")) for row in line.as_json()["evaluator_results"]]
+        assert kept == [("right", True), ("tone", None), ("mentions_refund", True)]
     carried = run.results.get(case__key="C-0", repetition=1).external_scores.get()
     assert (carried.source, carried.score) == ("ragas", 0.4)
     assert (run.run_cost_usd, run_costs(run).run.is_partial) == (1, False)
@@ -277,6 +281,16 @@ def test_a_budget_counts_only_judging_and_a_run_that_ends_early_goes_on_without_
     run.refresh_from_db()
     assert run.results.first().output.text == "a refund 0"
     assert len(asked(run)) == 5
+
+
+def test_the_scores_of_another_tool_are_never_kept(judged: Callable[..., Run]) -> None:
+    source = judged(2)
+    source.snapshot = {**source.snapshot, "imported": {"file": "ragas.json", "sha256": "0"}}
+    source.save(update_fields=["snapshot"])
+    run = judge(source)
+    assert asked(run) == [(key, path) for key in ("C-0", "C-1") for path in ("right", "tone")]
+    assert not EvaluatorScore.objects.filter(result__run=run, details__has_key="kept").exists()
+    assert (run.status, run.imported_from) == ("completed", "")
 
 
 def test_runs_that_changed_or_cannot_be_judged_are_refused(judged: Callable[..., Run]) -> None:

@@ -321,6 +321,7 @@ def test_a_run_of_errors_alone_is_scored_again_where_other_evaluators_have_score
     page = client.get(address(errored.suite), {"run": "1"})
     assert page.context["what_if"].answer.what_if.before.scored == 0
     assert "Apply to run #1" in text_of(page)
+    assert "Judge its outputs again" in text_of(page)
 
 
 def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
