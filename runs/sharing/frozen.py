@@ -37,7 +37,7 @@ from runs.compare.measures import GROUPS, IntervalBar
 from runs.compare.page import ComparisonPage, comparison_page
 from runs.compare.sides import ComparisonSide
 from runs.documents import DetailLevel
-from runs.engine.plan import METRICS_KIND, read_plan
+from runs.engine.plan import JUDGED_AGAIN, METRICS_KIND, read_plan
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries, run_detail_document
 from runs.results.result_page import ResultPage, result_page
@@ -305,9 +305,20 @@ def _run_facts(run: Run, live: RunLive) -> list[str]:
         f"suite v{run.suite_version}",
         judge_text(run),
         counted(run.repetitions, "repetition"),
+        *_source_facts(run),
         *([f"took {duration(live.progress.elapsed_ms)}"] if live.progress.elapsed_ms else []),
         *([f"finished {day.day} {day:%b %Y}"] if day else []),
     ]
+
+
+def _source_facts(run: Run) -> list[str]:
+    """Name the run whose outputs were judged again, by its number alone: a link to it would need an account."""
+    source = run.snapshot.get(JUDGED_AGAIN)
+    if source is None:
+        return []
+    if run.measures_judge:
+        return [f"measures the judge of run #{source['run']}"]
+    return [f"judges the outputs of run #{source['run']} again"]
 
 
 def _case(place: int, case: CaseSummary, title: str, scale: int) -> dict[str, Any]:

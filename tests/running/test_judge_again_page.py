@@ -7,9 +7,12 @@ from collections.abc import Mapping
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from runs.documents import DetailLevel
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
+from runs.sharing.frozen import shared_run
 from runs.suites.drafts import get_draft
 from tests.support.factories import make_user
 from tests.support.members import make_client
@@ -58,6 +61,8 @@ def test_the_page_says_what_is_kept_judged_and_left_out_and_starts_exactly_that(
     assert result.count("kept from #1") == 2
     of_source = reverse("runs:result", args=(run.suite.slug, source.number, "C-0", 1))
     assert f'judges the output of <a href="{of_source}">run #1</a> again' in result
+    shared = shared_run(run, detail_level=DetailLevel.FIGURES, now=timezone.now())
+    assert "judges the outputs of run #1 again" in shared.facts
     rows = client.get(reverse("runs:run-list")).content.decode()
     assert f'judges outputs of <a href="{source_url}">#1</a>' in rows
     held = client.get(reverse("runs:run-delete", args=(run.suite.slug, source.number)))
