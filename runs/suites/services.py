@@ -388,6 +388,9 @@ def record_change(
     )
 
 
+NOTED_AS = {"max_minutes": "longest time"}
+
+
 def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
     """Return a line that says what a new version changes."""
     if before is None:
@@ -401,13 +404,15 @@ def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
     }
     notes = [f"{counted(count, 'case')} {word}" for word, count in counts.items() if count]
     notes += [
-        f"{name} changed"
-        for name in ("evaluators", "policy", "files")
-        if getattr(before, name) != getattr(after, name)
+        f"{NOTED_AS.get(name, name)} changed"
+        for name in VersionSpec.model_fields
+        if name not in ("judge", "cases") and getattr(before, name) != getattr(after, name)
     ]
     if before.judge != after.judge:
         notes.append(f"judge: {before.judge or 'none'} → {after.judge or 'none'}")
-    return ", ".join(notes) or "Description, tags, longest time or order of the cases changed"
+    if not counts["added"] + counts["removed"] and [*old] != [*new]:
+        notes.append("cases reordered")
+    return ", ".join(notes) or "nothing changed"
 
 
 MAX_NAMED = 5
