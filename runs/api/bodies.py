@@ -211,6 +211,8 @@ class JudgeAgainBody(Body):
     """The keys of the cases; null for all."""
     filter: str = ""
     """Only results of cases that match this filter."""
+    ask_again: bool = False
+    """Whether judges are asked also where their question is the same, to see whether they changed."""
     concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENCY)] | None = None
     """How many results are judged in parallel; null for what the judge allows."""
     budget_usd: Dollars | None = None

@@ -255,6 +255,7 @@ def _judging(request: Request, body: JudgeAgainBody) -> tuple[list[Run], Judging
         keys=body.cases,
         query=ResultsQuery(text=body.filter) if body.filter else None,
         rules=_rules(body.rules),
+        asks_again=body.ask_again,
         concurrency=body.concurrency,
         budget_usd=body.budget_usd,
     )

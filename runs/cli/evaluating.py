@@ -101,8 +101,8 @@ MAX_NAMED = 5
 def check_judging_options(options: Mapping[str, Any]) -> None:
     """Raise CommandError for options that contradict --outputs-of, or that only it takes."""
     if not options["outputs_of"]:
-        if name := next((name for name in ("version", "filter") if options[name]), ""):
-            reason = f"--{name} is for stored outputs; name their run with --outputs-of."
+        if name := next((name for name in ("version", "filter", "ask_again") if options[name]), ""):
+            reason = f"--{name.replace('_', '-')} is for stored outputs; name their run with --outputs-of."
             raise CommandError(reason, returncode=MISUSED)
         return
     refused = ("target", "outputs", "model", "tag")

@@ -89,6 +89,11 @@ def add_judging_options(parser: ArgumentParser) -> None:
         metavar="FILTER",
         help="With --outputs-of: only results of cases that match this.",
     )
+    parser.add_argument(
+        "--ask-again",
+        action="store_true",
+        help="With --outputs-of: ask judges also where their question is the same.",
+    )
 
 
 def add_compare_options(parser: ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -188,12 +188,12 @@ def keep_scores(
     return KeptScores(tuple(new), origins, reasons, inside)
 
 
-def keep_unasked(tree: JudgedTree, kinds: Mapping[str, Kind]) -> KeptScores:
-    """Return which scores stand when the same tree judges an output again: those for which no judge is asked."""
-    paths = tuple(tree.questions(kinds))
+def ask_again(kept: KeptScores, tree: JudgedTree, kinds: Mapping[str, Kind]) -> KeptScores:
+    """Return which scores still stand when every judge is asked again, also where its question is the same."""
     asked = {path for path, _ in tree.calls(kinds, ())}
-    origins = {path: path for path in paths if path not in asked}
-    return KeptScores(paths, origins, dict.fromkeys(asked, ASKED_AGAIN), _inside(tree.root, paths))
+    origins = {path: origin for path, origin in kept.origins.items() if path not in asked}
+    again = dict.fromkeys(asked.intersection(kept.origins), ASKED_AGAIN)
+    return replace(kept, origins=origins, reasons={**kept.reasons, **again})
 
 
 def _inside(root: EvaluatorSpec, paths: Collection[str]) -> dict[str, list[str]]:

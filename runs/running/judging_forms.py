@@ -46,6 +46,11 @@ class JudgeAgainForm(SelectionForm):
         max_value=MAX_SAMPLES,
         help_text="Judge calls per score. Leave empty to use the suite's setting.",
     )
+    ask_again = forms.BooleanField(
+        label="Ask judges again",
+        required=False,
+        help_text="Also where their question is the same, to see whether they changed.",
+    )
     concurrency = forms.IntegerField(
         label="Parallel results",
         required=False,
@@ -94,7 +99,7 @@ class JudgeAgainForm(SelectionForm):
     @property
     def shown(self) -> list[forms.BoundField]:
         """Return the fields to fill in."""
-        names = ("rules", "judge", "samples", "concurrency", "budget", "note")
+        names = ("rules", "judge", "samples", "ask_again", "concurrency", "budget", "note")
         return [self[name] for name in names]
 
     @property
@@ -152,6 +157,7 @@ class JudgeAgainForm(SelectionForm):
             keys=keys,
             query=self.query if chosen["everything"] else None,
             rules=RunRules(samples=chosen["samples"]),
+            asks_again=chosen["ask_again"],
             concurrency=chosen["concurrency"],
             budget_usd=chosen["budget"],
             note=chosen["note"],

@@ -19,7 +19,7 @@ from evaluators.kinds._base import CaseFacts, Kind
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
-from runs.engine.kept_scores import Call, JudgedTree, KeptScores, keep_scores, keep_unasked
+from runs.engine.kept_scores import Call, JudgedTree, KeptScores, ask_again, keep_scores
 from runs.engine.plan import JUDGED_AGAIN, OUTCOMES_PATH, Plan, case_tree, content_hash, read_plan
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
@@ -58,7 +58,7 @@ class JudgingRequest:
     """What judges stored outputs: the suite as it is now, one of its `version`s, or a member's `draft`.
 
     `judge` replaces the judge of the source. Of the source's cases only those with `keys` that the `query` lists
-    are judged, None for all. `rules` are changes for this run. None for the concurrency is what the judge allows.
+    are judged, None for all. `rules` are changes for this run. With `asks_again` judges are asked also where their question is the same. None for the concurrency is what the judge allows.
     """
 
     version: int | None = None
@@ -67,6 +67,7 @@ class JudgingRequest:
     keys: Collection[str] | None = None
     query: ResultsQuery | None = None
     rules: RunRules = field(default_factory=RunRules)
+    asks_again: bool = False
     concurrency: int | None = None
     budget_usd: Decimal | None = None
     max_minutes: int | None = None
@@ -174,7 +175,9 @@ def plan_judging(source: Run, request: JudgingRequest, by: User | None) -> Judgi
     used = [cases[pk] for pk in dict.fromkeys(row.case for row in results)]
     plan = freeze(source.suite, judge, used, applied, by, target=before.target, files=rules.files)
     plan = replace(plan, suite={**plan.suite, "version": rules.number})
-    planned, evaluators, calls = Decisions(source, before, plan, results).decide(results)
+    planned, evaluators, calls = Decisions(
+        source, before, plan, results, asks_again=request.asks_again
+    ).decide(results)
     allowed = judge.concurrency if judge is not None else DEFAULT_CONCURRENCY
     return JudgingPlan(
         source=source,
@@ -335,7 +338,7 @@ def _question(case: CaseFacts, files: Mapping[str, str]) -> Any:
 class Decisions:
     """Decides for each result which scores are kept; equal ones are decided once.
 
-    With `asks_again` these are the scores for which no judge is asked; the plan is the same then.
+    With `asks_again` these are only scores for which no judge is asked.
     """
 
     def __init__(
@@ -417,12 +420,11 @@ class Decisions:
         if place not in self.trees:
             old, new = self.cases[row.ran], self.cases[row.case]
             before, after = self._tree(self.before, old), self._tree(self.after, new)
+            taken = keep_scores(
+                before, after, self.kinds, is_same_case=row.is_same, is_ours=self.is_ours
+            )
             if self.asks_again:
-                taken = keep_unasked(after, self.kinds)
-            else:
-                taken = keep_scores(
-                    before, after, self.kinds, is_same_case=row.is_same, is_ours=self.is_ours
-                )
+                taken = ask_again(taken, after, self.kinds)
             self.trees[place] = after, taken
         tree, taken = self.trees[place]
         has_score = {path for path, is_there in zip(self.paths, scored, strict=False) if is_there}

@@ -54,6 +54,10 @@ def test_an_added_evaluator_is_all_that_is_asked_and_paid_for(
     assert Run.objects.latest("id").done_count == 1
     assert evaluate("refunds", "--outputs-of", "refunds#1", "--filter", "case = C-0") == 0
     assert Run.objects.latest("id").results.get().case.key == "C-0"
+    assert evaluate("refunds", "--outputs-of", "refunds#1", "--ask-again") == 0
+    assert Run.objects.latest("id").model_calls.count() == 4
+    with pytest.raises(CommandError, match="--ask-again is for stored outputs"):
+        call_command("evaluate", "refunds", "--target", "agent 1.5", "--ask-again")
 
 
 def test_the_exit_code_is_that_of_the_new_verdicts(source: Run, model_server: ModelServer) -> None:

@@ -158,6 +158,23 @@ def test_another_judge_or_model_settings_judge_everything_it_judges(
     assert len(asked(run)) == 4
 
 
+def test_judges_asked_again_keep_only_what_asks_no_judge(judged: Callable[..., Run]) -> None:
+    source = judged(2)
+    change_suite(source.suite, tree=tree(JUDGED, STRICTER, CHECK))
+    plan = plan_judging(source, JudgingRequest(asks_again=True), None)
+    assert [(row.path, row.kept, row.calls, row.reasons) for row in plan.evaluators] == [
+        ("right", 0, 2, "2 judged: the judge is asked again"),
+        ("tone", 0, 2, "2 judged: its settings changed"),
+        ("mentions_refund", 2, 0, ""),
+    ]
+    run = judge(source, asks_again=True)
+    assert sorted(asked(run)) == [
+        (key, path) for key in ("C-0", "C-1") for path in ("right", "tone")
+    ]
+    # By the same rules as a run that was judged again: two judgings of the same outputs.
+    assert asked(judge(run)) == []
+
+
 def test_an_added_and_a_renamed_evaluator_in_my_draft(judged: Callable[..., Run]) -> None:
     source, mira = judged(), make_user(name="mira")
     draft = get_draft(source.suite, mira)

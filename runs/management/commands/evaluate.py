@@ -64,6 +64,8 @@ what to evaluate:
   --outputs-of RUN                  the outputs of a finished run: they are judged again, and no target is
                                     asked. Evaluators whose question is the same keep their scores at no
                                     cost; repeat it for several runs
+  --ask-again                       with --outputs-of: judges are asked also where their question is the
+                                    same, to see whether they changed
 
 With several targets, --out and --junit contain every run, --summary lists them under "campaign", and
 the exit code is the worst of all runs.
@@ -242,6 +244,7 @@ def _judge_again(
         version=options["version"],
         keys=options["case"],
         query=ResultsQuery(text=options["filter"]) if options["filter"] else None,
+        asks_again=options["ask_again"],
         **choices,
     )
     sources = find_sources(suite, options["outputs_of"])
