@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from django.db.models import Count, Q, Sum
 
 from runs import lists
-from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE
 from runs.lists import ListQuery
-from runs.models.results import ANSWERED, CallPurpose, EvaluatorScore, ModelCall, Result
+from runs.models.results import ANSWERED, CallPurpose, EvaluatorScore, ModelCall
 from runs.models.runs import Run
 from runs.models.suites import Suite
+from runs.results.judgings import OutputPlace, judged_sources, people_verdicts, same_outputs
 from runs.reviews.judge_agreement import MAX_PATH_LENGTH, evaluator_verdicts, readable_plans
 from runs.reviews.judge_choice import JudgedOutput, OutputOpinion
 from runs.running.judging_again import KEPT
@@ -97,24 +97,6 @@ class JudgedOutputs:
         return next(named, self.subjects[0])
 
 
-def judged_sources(suite: Suite) -> dict[int, list[Run]]:
-    """Return the runs that judged the same outputs by the number of the run that has them first, the newest last."""
-    light = Run.objects.filter(suite=suite).defer("snapshot", "summary", "leaf_scores")
-    again = light.filter(snapshot__has_key=JUDGED_AGAIN).exclude(snapshot__has_key=MEASURES_JUDGE)
-    by_id = {run.pk: run for run in again.exclude(source_run=None).order_by("number")}
-    others = light.in_bulk({run.source_run_id for run in by_id.values()} - set(by_id))
-    families: dict[int, list[Run]] = defaultdict(list)
-    for run in by_id.values():
-        first: Run | None = run
-        while first is not None and first.pk in by_id:
-            source = first.source_run_id or 0
-            first = by_id.get(source) or others.get(source)
-        if first is not None:
-            family = families[first.number]
-            family += [run] if family else [first, run]
-    return dict(families)
-
-
 def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
     """Return the judgings of the outputs of a run, by its number; without it, of those that were judged last.
 
@@ -128,10 +110,10 @@ def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
     runs = [source, *again[-(MAX_JUDGINGS - 1) :]]
     plans = dict(readable_plans({run.pk for run in runs}))
     readable = [run for run in runs if run.pk in plans]
-    rows = list(_results(source, readable))
+    rows = list(same_outputs(source, readable))
     places = {row.pk: (row.case.key, row.repetition) for row in rows}
     numbers = {run.pk: run.number for run in readable}
-    people = _people(rows, source)
+    people = people_verdicts(rows, source)
     costs, models = _costs(readable)
     verdicts: _Opinions = defaultdict(dict)
     for row in rows:
@@ -164,14 +146,17 @@ def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
     )
 
 
-_Place = tuple[str, int]
-_Opinions = dict[_Place, dict[int, OutputOpinion]]
+_Opinions = dict[OutputPlace, dict[int, OutputOpinion]]
 _Costs = dict[tuple[int, str], JudgingCost]
 _Models = dict[tuple[int, str], str]
 
 
 def _subject(
-    path: str, opinions: _Opinions, people: Mapping[_Place, str], costs: _Costs, models: _Models
+    path: str,
+    opinions: _Opinions,
+    people: Mapping[OutputPlace, str],
+    costs: _Costs,
+    models: _Models,
 ) -> JudgedSubject:
     return JudgedSubject(
         path,
@@ -182,34 +167,6 @@ def _subject(
         {number: name for (number, of), name in models.items() if of == path},
         {number: cost for (number, of), cost in costs.items() if of == path},
     )
-
-
-def _results(source: Run, runs: Sequence[Run]) -> Iterator[Result]:
-    """Yield the results of the runs, without those that judged an output which the source replaced since."""
-    created = {run.pk: run.created_at for run in runs}
-    rows = Result.objects.filter(run__in=runs).select_related("case", "review_item", "run")
-    heavy = ("run__snapshot", "run__summary", "run__leaf_scores")
-    every = list(rows.defer(*heavy).order_by("id"))
-    answered = {
-        (row.case.key, row.repetition): row.finished_at
-        for row in every
-        if row.run_id == source.pk and not row.keeps_output
-    }
-    for row in every:
-        at = answered.get((row.case.key, row.repetition))
-        if row.run_id == source.pk or at is None or at <= created[row.run_id]:
-            yield row
-
-
-def _people(rows: Sequence[Result], source: Run) -> dict[_Place, str]:
-    """Return people's verdict on each output: that on the result of the source, else the latest one."""
-    decided = [
-        row
-        for row in rows
-        if row.reviewed_verdict and (item := getattr(row, "review_item", None)) and item.closed_at
-    ]
-    decided.sort(key=lambda row: (row.run_id == source.pk, row.pk))
-    return {(row.case.key, row.repetition): row.reviewed_verdict for row in decided}
 
 
 def _costs(runs: Sequence[Run]) -> tuple[_Costs, _Models]:

@@ -10,6 +10,7 @@ from evaluators.templatetags.figures import MISSING, counted, down, money, pct
 from runs.formats.tables import csv_text
 from runs.lists import Control
 from runs.models.suites import Suite
+from runs.results.judgings import judged_sources
 from runs.reviews.agreement import FEWEST, JudgeAgreement
 from runs.reviews.agreement_page import kappa_text, rate_interval, signed
 from runs.reviews.judge_choice import (
@@ -30,7 +31,6 @@ from runs.reviews.judges import (
     Judging,
     JudgingCost,
     judged_outputs,
-    judged_sources,
 )
 
 BIAS_DIGITS = 3
