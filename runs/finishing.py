@@ -35,8 +35,10 @@ from runs.models.database import database_now, insert_rows
 from runs.models.judgings import read_judge_spread, sample_shares
 from runs.models.results import (
     CHUNK,
+    JUDGE_PURPOSES,
     OPEN_RESULT_STATUSES,
     EvaluatorScore,
+    ModelCall,
     Result,
     ResultOutput,
     ResultStatus,
@@ -53,6 +55,8 @@ from runs.summary.metrics import dimension_means, finals_by_key, means_by_key, m
 from runs.summary.run import summarise
 
 RUBRIC_KIND = "rubric"
+# Where the summary of a run has the versions of its judges.
+JUDGE_VERSIONS = "judge_versions"
 # Rubric criteria are graded in tenths.
 RUBRIC_STEP = 0.1
 ITEM_COLUMNS = (
@@ -223,8 +227,19 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     written["dimensions"] = [dimension.as_json() for dimension in dimensions]
     if (spread := read_judge_spread(run)) is not None:
         written[JUDGE_SPREAD] = spread.as_json()
+    written[JUDGE_VERSIONS] = count_judge_versions(run)
     written[OUTPUT_COUNTS] = count_outputs([run.pk]).get(run.pk, {})
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
+
+
+def count_judge_versions(run: Run) -> dict[str, dict[str, int]]:
+    """Return by name of a judge's model the versions that its replies told, with their numbers of replies."""
+    calls = ModelCall.objects.filter(run=run, purpose__in=JUDGE_PURPOSES).exclude(version="")
+    versions: dict[str, dict[str, int]] = {}
+    rows = calls.order_by("model_name", "version").values_list("model_name", "version")
+    for model, version, count in rows.annotate(count=Count("pk")):
+        versions.setdefault(model, {})[version] = count
+    return versions
 
 
 def review_entries(run: Run) -> list[QueueEntry]:

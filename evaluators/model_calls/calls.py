@@ -269,6 +269,16 @@ def read_answer(body: Any) -> Answer:
     )
 
 
+def reply_version(reply: Any) -> str:
+    """Return which version of a model gave a reply, as far as the server tells: its model and system_fingerprint.
+
+    A name such as gpt-4.1 stays while the model behind it changes.
+    """
+    body = _mapping(reply)
+    parts = (body.get("model"), body.get("system_fingerprint"))
+    return str(storable(" ".join(part for part in parts if isinstance(part, str) and part)))
+
+
 def read_failure(http_status: int, headers: Mapping[str, str], text: str) -> Failure:
     """Return the failure of an answer with an error status."""
     message, code = _error_message(parse_body(text))

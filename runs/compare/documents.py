@@ -12,7 +12,7 @@ from evaluators.scoring.significance import LEVEL
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import Conclusion, conclude
 from runs.compare.evidence import MeasuredChange
-from runs.compare.judge_noise import judge_noise
+from runs.compare.judge_noise import judge_changes, judge_noise
 from runs.compare.rules import CaseChange, Tolerances
 from runs.compare.sides import ComparisonSide
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
@@ -494,6 +494,8 @@ class ComparisonDoc(Document):
     """The evidence of those cases."""
     judge_noise: list[JudgeNoiseDoc]
     """What of the changes the judges alone can make; empty unless they were measured."""
+    judge_changes: list[str]
+    """Judges whose models changed behind their names between the runs, as their replies tell."""
     metrics: list[MeasuredDoc]
     """What evaluators measured: metrics, dimensions, then the score of every evaluator below the root."""
     cases: list[CaseChangeDoc]
@@ -522,6 +524,7 @@ def comparison_document(
         shared_cases=comparison.shared,
         evidence=comparison.evidence,
         judge_noise=judge_noise(comparison),
+        judge_changes=judge_changes(comparison),
         metrics=[MeasuredDoc.make(measured) for measured in comparison.evidence.measured],
         cases=[case_change_document(comparison, change) for change in comparison.cases],
     )

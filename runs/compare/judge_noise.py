@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from evaluators.templatetags.figures import delta
 from runs.compare.comparison import Comparison
 from runs.results.judge_spread import read_spreads
+from runs.results.judge_versions import change_warnings, run_versions
 from runs.summary.judge_spread import judge_band
 
 
@@ -76,3 +77,9 @@ def judge_noise(comparison: Comparison) -> tuple[JudgeNoise, ...]:
         for name, change, (old, of), (new, by) in figures
         if change is not None and of and by
     )
+
+
+def judge_changes(comparison: Comparison) -> list[str]:
+    """Say which judges' models changed behind their names between the runs, as their replies tell."""
+    before, after = comparison.baseline.run, comparison.candidate.run
+    return change_warnings(run_versions(before), run_versions(after), f"since run #{before.number}")

@@ -37,7 +37,7 @@ from runs.compare.conclusion import (
     conclude,
 )
 from runs.compare.evidence import REGRESSED
-from runs.compare.judge_noise import JudgeNoise, judge_noise
+from runs.compare.judge_noise import JudgeNoise, judge_changes, judge_noise
 from runs.compare.measures import (
     ConfigurationComparison,
     Measure,
@@ -162,6 +162,11 @@ class ComparisonPage:
     def noise(self) -> Sequence[JudgeNoise]:
         """Return the changes that the judges alone can make; one query."""
         return [noise for noise in judge_noise(self.comparison) if noise.is_inside]
+
+    @property
+    def judge_changes(self) -> Sequence[str]:
+        """Say which judges' models changed behind their names between the runs."""
+        return judge_changes(self.comparison)
 
     @property
     def is_rescoring(self) -> bool:

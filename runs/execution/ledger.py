@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from evaluators.model_calls.calls import CallRecord
+from evaluators.model_calls.calls import CallRecord, reply_version
 from evaluators.models import ZERO_USD
 from runs.execution.claims import Claim, Leases
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
 from runs.models.database import add_to_rows, insert_rows
-from runs.models.results import CallPurpose, ModelCall, Result
+from runs.models.results import MAX_VERSION_LENGTH, CallPurpose, ModelCall, Result
 from runs.models.runs import Run
 
 COLUMNS = (
     *("run_id", "result_id", "generation", "attempt", "purpose", "evaluator_path", "sample"),
     *("round", "repair", "model_id", "model_name", "status", "http_status", "error"),
     *("request_hash", "input_tokens", "output_tokens", "cached_tokens", "price_version"),
-    *("cost_usd", "latency_ms", "is_cached", "created_at", "request", "reply"),
+    *("cost_usd", "latency_ms", "is_cached", "version", "created_at", "request", "reply"),
 )
 COST_COLUMNS = {
     CallPurpose.TARGET.value: "run_cost_usd",
@@ -87,7 +87,11 @@ def _row(work: RunWork, entry: LedgerEntry) -> tuple[object, ...]:
         *(work.model_ids.get(record.model), (spec.name if spec else "") or record.model),
         *(record.status.value, record.http_status, record.error, record.request_hash),
         *(record.input_tokens, record.output_tokens, record.cached_tokens, record.price_version),
-        *(record.cost_usd, record.latency_ms, record.is_cached, record.created_at),
+        *(record.cost_usd, record.latency_ms, record.is_cached),
+        ""
+        if key.purpose == CallPurpose.TARGET
+        else reply_version(record.reply)[:MAX_VERSION_LENGTH],
+        record.created_at,
         *(record.request, record.reply),
     )
 

@@ -664,6 +664,7 @@ class Migration(migrations.Migration):
                 ),
                 ("latency_ms", models.PositiveIntegerField(blank=True, null=True)),
                 ("is_cached", models.BooleanField(default=False)),
+                ("version", models.CharField(blank=True, default="", max_length=200)),
                 ("created_at", models.DateTimeField()),
                 ("request", models.JSONField()),
                 ("reply", models.JSONField(blank=True, null=True)),

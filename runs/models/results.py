@@ -50,6 +50,7 @@ class VerdictChoice(models.TextChoices):
 
 # Of more expected outcomes only the first so many are marked.
 MAX_MARKS = 200
+MAX_VERSION_LENGTH = 200
 
 
 class ResultQuerySet(models.QuerySet["Result"]):
@@ -418,7 +419,7 @@ class ModelCall(models.Model):
 
     The key of a reply is (result, generation, purpose, evaluator_path, sample, round, repair). After
     a lost lease, the successful reply with the same key and request hash is reused. A failed try that was
-    repeated has its own row. When the texts are removed, the figures stay.
+    repeated has its own row. `version` is that of the model, as its reply tells (`reply_version`). When the texts are removed, the figures stay.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="model_calls")
@@ -447,6 +448,7 @@ class ModelCall(models.Model):
     cost_usd = money_field(null=True, blank=True)
     latency_ms = models.PositiveIntegerField(null=True, blank=True)
     is_cached = models.BooleanField(default=False)
+    version = models.CharField(max_length=MAX_VERSION_LENGTH, blank=True, default="")
     created_at = models.DateTimeField()
     request = models.JSONField()
     reply = models.JSONField(null=True, blank=True)

@@ -32,6 +32,7 @@ from runs.models.runs import (
     RunStatus,
 )
 from runs.results.judge_spread import RunSpread, run_spread
+from runs.results.judge_versions import version_warnings
 from runs.results.run_figures import (
     EvaluatorRow,
     JudgedDimensions,
@@ -425,6 +426,7 @@ class RunLive:
     repeated: RunRepetitions | None
     usage: RunUsage
     judge_spread: RunSpread | None
+    judge_changes: list[str]
 
     @property
     def is_finishing(self) -> bool:
@@ -468,6 +470,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         repeated=run_repetitions(run),
         usage=run_usage(run),
         judge_spread=None if run.is_active or not run.judge_name else run_spread(run),
+        judge_changes=[] if run.is_active else version_warnings(run),
     )
 
 

@@ -222,6 +222,11 @@ def test_both_costs_equal_the_ledger_exactly(start_chat, model_server):
     assert calls == run.run_cost_usd + run.evaluation_cost_usd
     assert target_usd == 10 * PER_CALL
     assert ModelCall.objects.filter(run=run).exclude(status="ok").count() >= 1
+    judged = ModelCall.objects.filter(run=run, purpose="evaluation", status="ok")
+    versions = set(judged.values_list("version", flat=True))
+    assert versions == {run.snapshot["judge"]["model_id"]}
+    run.refresh_from_db()
+    assert set(run.summary["judge_versions"].popitem()[1]) == versions
 
 
 def test_a_replayed_output_brings_its_cost_once(start_recorded):
