@@ -47,7 +47,7 @@ def delay_seconds(key: Key, longest_ms: int) -> float:
     return (shortest_ms + draw % (longest_ms - shortest_ms + 1)) / 1000
 
 
-def completion(text: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def completion(text: str, body: Mapping[str, Any], fingerprint: str) -> dict[str, Any]:
     """Wrap a reply as a chat completion; a token is counted as four characters."""
     asked = sum(len(json.dumps(message)) // 4 for message in body.get("messages", ()))
     said = len(text) // 4
@@ -58,6 +58,7 @@ def completion(text: str, body: Mapping[str, Any]) -> dict[str, Any]:
         "object": "chat.completion",
         "created": 0,
         "model": body.get("model") or MODEL,
+        "system_fingerprint": fingerprint,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
     }
@@ -131,7 +132,8 @@ class ScriptedJudge:
         if text is None:
             sought = ", ".join(f"{place} {part!r}" for place, part in zip(PLACES, key, strict=True))
             return refusal(404, "no_scripted_reply", f"No reply was written for {sought}.")
-        return web.json_response(completion(text, body))
+        fingerprint = self.tempers.fingerprint(str(body.get("model")))
+        return web.json_response(completion(text, body, fingerprint))
 
     async def models(self, request: web.Request) -> web.Response:
         """List the models there are."""

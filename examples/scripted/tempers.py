@@ -14,6 +14,7 @@ STRICT, MOODY = "scripted-judge-strict", "scripted-judge-moody"
 STRICTER, SWING = 0.85, 25
 # A moody judge turns one mark of so many.
 TURNED = 15
+CALLS_OF_A_RUN = 145
 MARKS = ("satisfied", "met", "passed")
 
 
@@ -21,20 +22,27 @@ class Tempers:
     """Changes replies by the model that is asked; a moody judge says something else every time."""
 
     def __init__(self) -> None:
-        """Count how often a moody judge was asked the same."""
+        """Count how often a moody judge was asked the same, and in all."""
         self._asked: Counter[Key] = Counter()
+        self._moody_calls = 0
 
     def apply(self, text: str, model: str, key: Key) -> str:
         """Return the reply of a model; of any but these two as it was written."""
         if model not in (STRICT, MOODY):
             return text
         self._asked[key] += 1
+        self._moody_calls += model == MOODY
         try:
             reply = json.loads(text)
         except ValueError:
             return text
         place = "" if model == STRICT else "/".join((*key, str(self._asked[key])))
         return json.dumps(_changed(reply, place), ensure_ascii=False)
+
+    def fingerprint(self, model: str) -> str:
+        """Return the version of a model; that of a moody judge changes after as many calls as a run takes."""
+        changes = (self._moody_calls - 1) // CALLS_OF_A_RUN if model == MOODY else 0
+        return f"fp_demo_{changes + 1}"
 
 
 def _changed(value: Any, place: str) -> Any:

@@ -9,11 +9,13 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from evaluators.models import LanguageModel
+from runs.charts.drift import drift_picture
 from runs.execution.run_worker import work_on_run
 from runs.management.commands import load_examples
 from runs.management.commands.load_examples import SUITES
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
+from runs.results.judge_versions import version_warnings
 from runs.reviews.judges import judged_outputs
 from runs.reviews.people import people_decisions
 from tests.examples.reading import EXAMPLES
@@ -125,13 +127,17 @@ def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_
     assert list(again.values_list("number", "source_run__number", "judge_name")) == [
         (3, 2, "Scripted judge, strict"),
         (4, 2, "Scripted judge, moody"),
-        (5, 4, "Scripted judge, moody"),
+        (5, 2, "Scripted judge, moody"),
+        (6, 4, "Scripted judge, moody"),
     ]
-    strict, moody, measurement = again
+    strict, moody, later, measurement = again
     # Two people decided each result, a third where they differ.
     decided = people_decisions(strict.suite)
     assert (decided.results, decided.later) == (29, 4)
-    assert len(judged_outputs(strict.suite, 0).judgings) == 3
+    assert len(judged_outputs(strict.suite, 0).judgings) == 4
+    assert [row.cells[1] for row in drift_picture(strict.suite).rows[:2]] == ["#5", "#4"]
+    [change] = version_warnings(later)
+    assert change.startswith("The model behind Scripted judge, moody changed since run #4: ")
     assert strict.score_sum < Run.objects.get(number=2, suite=strict.suite).score_sum
     assert (strict.status, moody.status) == ("completed", "completed")
     assert measurement.summary["judge_spread"]["whole"]["flips"] > 0

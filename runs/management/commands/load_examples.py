@@ -217,7 +217,7 @@ class Command(SiteCommand):
 
 
 def follow_up(runs: QuerySet[Run], user: User) -> None:
-    """Let people decide on the newest run, two judges judge its outputs again, and measure the moody one.
+    """Let people decide on the newest run, two judges judge its outputs again, the moody one twice, and measure it.
 
     Workers execute these runs. Nothing is done a second time.
     """
@@ -226,11 +226,13 @@ def follow_up(runs: QuerySet[Run], user: User) -> None:
         return
     reviews = EXAMPLES / source.suite.slug / "reviews.csv"
     import_reviews(reviews.read_bytes(), file=reviews.name, by=user, leaves_out=True)
-    for slug in (STRICT, MOODY):
+    judgings = []
+    for slug in (STRICT, MOODY, MOODY):
         request = JudgingRequest(judge=LanguageModel.objects.get(slug=slug), note="Demo")
-        [judged] = judge_again([source], request, by=user)
-        if slug == MOODY and _completes(judged):
-            measure_judge(judged, MeasuringRequest(), by=user)
+        judgings += judge_again([source], request, by=user)
+        if not _completes(judgings[-1]):
+            return
+    measure_judge(judgings[1], MeasuringRequest(), by=user)
 
 
 def _completes(run: Run) -> bool:
