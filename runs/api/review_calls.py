@@ -52,7 +52,7 @@ class WaitingDoc(Document):
     wanted: int
     """How many decisions it needs."""
     assigned_to: str | None
-    """The member it is assigned to; null for anybody."""
+    """The member it is assigned to; null if every reviewer may decide it."""
     waits_since: datetime
     """Since when it has been in the queue."""
 
