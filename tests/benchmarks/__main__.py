@@ -3,7 +3,8 @@
 The rows: 1 to 3 runs of 500 judged, 2,000 and 20,000 checked cases; 4 two workers; 5 pages while a
 run is on; 6 many results in the browser; 7 pages of runs with 20,000 results; 8 what-if; 9 models
 that fail; 10 pages while slow clients hold connections; 11 commands as whole processes; 12 spans
-of agents by OpenTelemetry; 13 outputs pushed by the Python client; 14 stored outputs judged again.
+of agents by OpenTelemetry; 13 outputs pushed by the Python client; 14 stored outputs judged again by a
+judge of usual latency, 15 by one so fast that this process is the limit.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ ROWS = (
     traces.lines,
     pushed.lines,
     runs_alone.again,
+    runs_alone.again_at_once,
 )
 NOTES = (
     "Limit is the least the calls take however fast we are, goal is what we set ourselves. Runs count from their "

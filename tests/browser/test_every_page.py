@@ -57,6 +57,7 @@ PAGES = (
     "/import/results/",
     "/review/import/",
     "/suites/elsewhere/runs/1/",
+    "/suites/support/runs/1/measure-judge/",
     "/suites/elsewhere/runs/1/greeting/1/",
     "/suites/support/agreement/",
     "/suites/support/agreement/people/",
