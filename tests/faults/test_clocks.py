@@ -19,12 +19,22 @@ WRONG = (
     " WHERE {column} NOT BETWEEN now() - interval '30 min' AND now() + interval '1 min' LIMIT 1"
 )
 
+# On a slow machine a lease may run out while its worker stands still; none may be taken before.
+NOTE_EARLY = """
+    CREATE TABLE early (result bigint, lease interval);
+    CREATE FUNCTION note_early() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN INSERT INTO early VALUES (OLD.id, OLD.lease_until - now()); RETURN NEW; END $$;
+    CREATE TRIGGER early BEFORE UPDATE ON runs_result FOR EACH ROW
+        WHEN (OLD.lease_until > now() AND NEW.status = 'pending') EXECUTE FUNCTION note_early();
+"""
+
 
 def test_workers_whose_clocks_are_an_hour_off_agree(cluster: Installation, chance: random.Random):
+    cluster.database.execute(NOTE_EARLY)
     cluster.begin_workers(clocks_off_by_s=(HOUR_S, -HOUR_S))
     pick_a_moment(cluster, chance)
     assert times_that_are_wrong(cluster) == []
-    assert cluster.database.value("SELECT count(*) FROM runs_attempt") == 0
+    assert cluster.database.rows("SELECT * FROM early") == []
     assert cluster.database.value("SELECT count(*) FROM runs_workerprocess") == 2
     freeze_a_worker(cluster, chance)
 
