@@ -166,7 +166,7 @@ def complete_run(run_id: int) -> bool:
 
 
 def summarise_run(run_id: int) -> bool:
-    """Store the figures of a run that is over; False when it has them or is active again."""
+    """Store the figures of a run that is over; False when it has them, is active again, or is deleted."""
     ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES)
     run = ended.filter(id=run_id, summary__isnull=True).first()
     if run is None:
@@ -176,10 +176,10 @@ def summarise_run(run_id: int) -> bool:
     is_first = run.leaf_scores is None
     outcome = RunOutcome.compute(run, RunStatus(run.status), with_entries=is_first)
     with transaction.atomic():
-        held = Run.objects.hold(run_id)
+        held = Run.objects.hold_if_there(run_id)
         is_waiting = ended.filter(id=run_id, summary__isnull=True).exists()
         # A call or a review made the figures outdated in the meantime; they are computed again.
-        if not is_waiting or _ended_version(held) != version:
+        if held is None or not is_waiting or _ended_version(held) != version:
             return False
         outcome.write(held)
     return True

@@ -15,7 +15,7 @@ from django.test import Client, TestCase
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import AuditEntry
-from runs import requests
+from runs import finishing, requests
 from runs.execution import reaper
 from runs.execution.claims import register_run_worker
 from runs.execution.reaper import reap
@@ -499,6 +499,21 @@ def test_recorded_outputs_stay_for_a_run_that_is_being_started() -> None:
         with pytest.raises(DataHeldError, match="has not ended"):
             deleting.result()
     assert RecordedOutput.objects.exists()
+
+
+def test_a_run_may_be_deleted_while_its_figures_are_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, compute = make_scored_run(verdicts=["pass"]), finishing.RunOutcome.compute
+    Run.objects.filter(pk=run.pk).update(summary=None)
+
+    def compute_then_delete(*arguments: Any, **options: Any) -> Any:
+        outcome = compute(*arguments, **options)
+        begin(run)
+        return outcome
+
+    monkeypatch.setattr(finishing.RunOutcome, "compute", compute_then_delete)
+    assert not finishing.summarise_run(run.pk)
 
 
 def test_a_held_run_is_refused_by_the_service_too() -> None:
