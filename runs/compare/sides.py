@@ -399,22 +399,14 @@ def _score_columns(run: Run) -> Iterator[tuple[str, Sequence[int], Sequence[floa
     An ended run has them packed in one column.
     """
     packed = unpack_leaf_scores(bytes(run.leaf_scores)) if run.leaf_scores else None
-    if packed is None:
-        rows = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED)
-        columns: dict[str, tuple[list[int], list[float | None]]] = {}
-        for path, result, score in rows.order_by().values_list("path", "result_id", "score"):
-            results, scores = columns.setdefault(path, ([], []))
-            results.append(result)
-            scores.append(score)
-    else:
-        columns = {
-            path: (
-                packed.results,
-                [
-                    score[0] if score.__class__ is list else None if score is False else score
-                    for score in packed_scores
-                ],
-            )
-            for path, packed_scores in packed.scores.items()
-        }
+    if packed is not None:
+        paths = (path for path in packed.scores if path != ROOT_PATH)
+        yield from ((path, packed.results, packed.known(path)) for path in paths)
+        return
+    rows = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED)
+    columns: dict[str, tuple[list[int], list[float | None]]] = {}
+    for path, result, score in rows.order_by().values_list("path", "result_id", "score"):
+        results, scores = columns.setdefault(path, ([], []))
+        results.append(result)
+        scores.append(score)
     yield from ((path, *column) for path, column in columns.items() if path != ROOT_PATH)

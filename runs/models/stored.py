@@ -163,6 +163,13 @@ class LeafScores:
     results: list[int]
     scores: Mapping[str, Sequence[Any]]
 
+    def known(self, path: str) -> Sequence[float | None]:
+        """Return the score of each result as the evaluator gave it; None where there is none."""
+        return [
+            score[0] if score.__class__ is list else None if score is False else score
+            for score in self.scores.get(path, ())
+        ]
+
 
 def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
     """Return the packed scores, None where another version packed them."""
