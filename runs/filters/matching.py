@@ -504,10 +504,10 @@ class ResultRows(CaseRows):
             rows = self.rows.values_list("pk", Cast("case__tags", TextField()))
             return ((pk, read(tags)) for pk, tags in rows)
         if field.key == "tool":
-            called = self._with_tools().values_list(
-                "result__run_case__pk", Cast("tools", TextField())
-            )
-            return ((pk, read(tools)) for pk, tools in called)
+            # Those without tools too: where they are rare, PostgreSQL would look for others in the texts of all runs.
+            texts = ResultText.objects.filter(self._of("result__run"))
+            rows = texts.values_list("result__run_case__pk", Cast("tools", TextField()))
+            return ((pk, read(tools)) for pk, tools in rows)
         if field.key == "error_stage":
             errors = Result.objects.filter(self._of("run")).exclude(error_stage="").order_by()
             return (
