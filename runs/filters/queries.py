@@ -40,6 +40,7 @@ from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.run_cases import LiveCases, RunCase, sorted_cases
 from runs.models.runs import Run
 from runs.models.search import conversation_text, exact_lookups
+from runs.models.stored import Kept
 from runs.models.suites import Case
 from runs.summary.cases import STATES
 from runs.words import Piece, mark_hits, snippet
@@ -392,12 +393,28 @@ def tree_paths(trees: Iterable[EvaluatorSpec]) -> tuple[str, ...]:
     return tuple(paths)
 
 
+# Every page of a run offers the tags of its cases.
+TAGS: Kept[Sequence[str]] = Kept(50)
+
+
+def run_tags(run: Run) -> Sequence[str]:
+    """Return the tags of a run's cases in order; one query, none for an ended run whose page was just shown."""
+
+    def read() -> Sequence[str]:
+        ran = Case.objects.filter(pk__in=run.cases.order_by().values("case_id")).order_by()
+        # Few lists differ, so this reads little.
+        return sorted(
+            {tag for tags in ran.values_list("tags", flat=True).distinct() for tag in tags}
+        )
+
+    return read() if run.is_active else TAGS.get((run.pk, run.results_version), read)
+
+
 def run_suggestions(run: Run) -> Mapping[str, Sequence[str]]:
     """Return the values to suggest for the cases of a run: tags and stages of errors."""
-    lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
     stages = run.results.exclude(error_stage="").order_by().values_list("error_stage", flat=True)
     return {
-        "tag": sorted({tag for tags in lists.distinct() for tag in tags}),
+        "tag": run_tags(run),
         "error": (ANY_ERROR, *sorted(stages.distinct())),
     }
 

@@ -325,7 +325,8 @@ class Run(models.Model):
 
     def own_trees(self, root: EvaluatorSpec) -> Sequence[tuple[int, str, EvaluatorSpec]]:
         """Return id, key and tree of each case with evaluators of its own; `root` is the run's tree; one query."""
-        own = Case.objects.filter(pk__in=self.results.values("case"), evaluators__isnull=False)
+        ran = self.cases.order_by().values("case_id")
+        own = Case.objects.filter(pk__in=ran, evaluators__isnull=False)
         rows = own.values_list("pk", "key", "evaluators", "evaluators_append")
         return [
             (pk, key, case_tree(root, evaluators, append=append))

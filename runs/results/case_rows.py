@@ -42,6 +42,7 @@ from runs.filters.queries import (
     lists_without,
     matching_cases,
     ordered_cases,
+    run_tags,
     run_vocabulary,
 )
 from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, cut_page, head_cell
@@ -697,9 +698,7 @@ def _chips(query: ResultsQuery, counts: Mapping[str, int]) -> tuple[Chip, ...]:
 
 
 def _controls(run: Run, query: ResultsQuery) -> tuple[Control, ...]:
-    # Few lists of tags differ, so this reads little.
-    lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
-    tags = sorted({tag for tags in lists.distinct() for tag in tags})
+    tags = run_tags(run)
     search = query.search_box("text", "Filter cases", id="results-text")
     if not tags:
         return (search,)

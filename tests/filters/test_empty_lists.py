@@ -92,6 +92,8 @@ def test_an_empty_list_is_explained_by_few_counts(viewer_client: Client, suite: 
             assert "match without" in viewer_client.get(address).text
         return len(done.captured_queries)
 
+    # Whose tags are read once.
+    viewer_client.get(RUN)
     few, many = (
         queries(f"{RUN}?q={quote(' '.join(['score < 0', *['verdict = fail'] * more]))}")
         for more in (MAX_COUNTED - 1, 19)
