@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from runs.engine.plan import read_plan
 from runs.models.removals import RemovalPart
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.runs import Run, RunStatus
-from runs.models.stored import Kept, LeafScores, decode_leaf_scores, pack_leaf_scores
+from runs.models.stored import Kept, decode_leaf_scores
 from runs.models.suites import Case
 from runs.running.rules import Origins
 from runs.what_if.asking import RuleChange, WhatIf, fixed_results, what_if
@@ -36,9 +35,7 @@ CHUNK = 2000
 PARTS_CHUNK = 200
 MAX_MARKS = 200
 MAX_CELL_LENGTH = 300
-MAX_KEPT = 4
-# Packed scores of some 40,000 results of ten leaves; larger ones are decoded each time.
-MAX_KEPT_LENGTH = 2_000_000
+MAX_KEPT, MAX_KEPT_EXECUTIONS = 2, 40_000
 RESULT_COLUMNS = (
     *("id", "case_id", "repetition", "status", "verdict", "score", "is_forced"),
     *("reviewed_verdict", "outcome_marks", "decided_by", "short_error"),
@@ -57,9 +54,16 @@ class RunNotEndedError(DomainError):
     code = "run_not_ended"
 
 
+@dataclass(slots=True)
+class KeptRun:
+    """A stored run, and after its first question also the results that keep their verdict."""
+
+    stored: StoredRun
+    fixed: frozenset[int] | None = None
+
+
 # Moving a slider sends many requests about one run.
-DECODED: Kept[LeafScores] = Kept(MAX_KEPT)
-FIXED: Kept[frozenset[int]] = Kept(MAX_KEPT)
+KEPT: Kept[KeptRun] = Kept(MAX_KEPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +96,27 @@ def ask(run: Run, after: RuleSet, *, origins: Origins = None) -> WhatIfQuestion:
         raise DetailsRemovedError(
             f"Everything but figures of run {run} is being removed. It cannot be scored by other rules any more."
         )
-    plain, version = _stored(run)
+    kept = _kept(run)
+    plain = kept.stored
     rule_change = RuleChange(
         RuleSet.of_plan(read_plan(run.snapshot)), after, plain.cases, all_kinds(), origins=origins
     )
     stored = _with_overalls(run, rule_change, plain)
-    fixed = FIXED.get(f"{run.pk} {version}", lambda: fixed_results(rule_change, stored))
-    return WhatIfQuestion(rule_change, stored, _parts(run, rule_change), fixed)
+    if kept.fixed is None:
+        kept.fixed = fixed_results(rule_change, stored)
+    return WhatIfQuestion(rule_change, stored, _parts(run, rule_change), kept.fixed)
 
 
-def _stored(run: Run) -> tuple[StoredRun, str]:
-    """Return the stored run and the version of its scores."""
-    leaf_scores, version = _leaf_scores(run)
+def _kept(run: Run) -> KeptRun:
+    """Return the stored run; three queries, none where the same results were just asked about."""
+    if run.execution_count > MAX_KEPT_EXECUTIONS:
+        return KeptRun(_stored(run))
+    version = run.pk, run.results_version, run.status
+    return KEPT.get(version, lambda: KeptRun(_stored(run)))
+
+
+def _stored(run: Run) -> StoredRun:
+    leaf_scores = decode_leaf_scores(run.pk, run.leaf_scores)
     results = _results(run)
     ran = Case.objects.filter(pk__in=run.cases.order_by().values("case_id")).order_by()
     rows = ran.annotate(expected=Cast("expected_outcomes", TextField())).values_list(
@@ -121,18 +134,7 @@ def _stored(run: Run) -> tuple[StoredRun, str]:
     columns = {path: place for place, path in enumerate(leaf_scores.scores)}
     by_result = zip(*leaf_scores.scores.values(), strict=True)
     scores = dict(zip(leaf_scores.results, by_result, strict=False))
-    stored = StoredRun(results, cases, columns, scores, is_completed=is_completed)
-    return stored, version
-
-
-def _leaf_scores(run: Run) -> tuple[LeafScores, str]:
-    packed = run.leaf_scores
-    if packed is None:
-        packed = pack_leaf_scores(run.pk)
-    version = hashlib.sha256(packed).hexdigest()
-    if len(packed) > MAX_KEPT_LENGTH:
-        return decode_leaf_scores(run.pk, packed), version
-    return DECODED.get(version, lambda: decode_leaf_scores(run.pk, packed)), version
+    return StoredRun(results, cases, columns, scores, is_completed=is_completed)
 
 
 def _results(run: Run) -> list[StoredResult]:

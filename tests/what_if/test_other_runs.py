@@ -47,7 +47,7 @@ def early(run: Run, status: str, *, left: int = 0) -> None:
         status="cancelled", verdict="", score=None
     )
     Run.objects.filter(pk=run.pk).update(status=status, leaf_scores=None)
-    stored.FIXED.values.clear()
+    stored.KEPT.values.clear()
 
 
 @pytest.mark.parametrize(

@@ -288,7 +288,7 @@ def test_a_run_of_another_version_is_asked_where_its_evaluators_stood(
             {**child, "name": {"exact": "letter"}.get(child["name"], child["name"])}
         )
     Run.objects.filter(pk=run.pk).update(snapshot={**snapshot, "evaluators": old}, suite_version=0)
-    stored.FIXED.values.clear()
+    stored.KEPT.values.clear()
     found = ask(client, run.suite, ada).context["what_if"]
     assert found.answer.what_if.stale == ()
     assert "Run #1 used v0" in text_of(ask(client, run.suite, ada))
@@ -299,13 +299,13 @@ def test_verdicts_that_a_file_told_are_kept_and_said_so(
     client: Client, run: Run, ada: User
 ) -> None:
     run.results.filter(case__key="C-0").update(verdict="fail", is_forced=True)
-    stored.FIXED.values.clear()
+    stored.KEPT.values.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "1 of 5 results has a verdict that today" in text
     run.results.exclude(status="error").update(verdict="fail", is_forced=True, score=0.123)
     imported = {**run.snapshot, "imported": {"file": "results.jsonl"}}
     Run.objects.filter(pk=run.pk).update(snapshot=imported)
-    stored.FIXED.values.clear()
+    stored.KEPT.values.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "The verdicts of run #1 come from its file." in text
     assert "run #1 has no stored scores" in text

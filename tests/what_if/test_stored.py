@@ -9,6 +9,7 @@ import pytest
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, TreeError
 from evaluators.scoring.types import DomainError
+from runs.models import stored as packing
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run, RunStatus
 from runs.what_if import stored
@@ -84,12 +85,12 @@ def test_scores_packed_by_another_version_are_read_from_the_rows(monkeypatch):
     run = finished_run()
     expected = answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7)))
     run.leaf_scores = None
+    stored.KEPT.values.clear()
     assert answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7))) == expected
-    from runs.models import stored
-
-    monkeypatch.setattr(stored, "VERSION", 1)
-    run.leaf_scores = stored.pack_leaf_scores(run.pk)
+    monkeypatch.setattr(packing, "VERSION", 1)
+    run.leaf_scores = packing.pack_leaf_scores(run.pk)
     monkeypatch.undo()
+    stored.KEPT.values.clear()
     assert answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7))) == expected
 
 
@@ -97,7 +98,7 @@ def test_what_is_kept_of_one_run_serves_no_other():
     one, other = finished_run(), finished_run(("We cannot help",))
     assert answer_what_if(one, rules_of(one)).before.executions == 5
     assert answer_what_if(other, rules_of(other)).before.executions == 1
-    assert len(stored.DECODED.values) <= stored.MAX_KEPT
+    assert len(stored.KEPT.values) <= stored.MAX_KEPT
 
 
 def test_cases_follow_their_own_evaluators():
@@ -122,7 +123,7 @@ def test_a_verdict_that_a_file_told_is_kept_and_counted():
     run = finished_run()
     Result.objects.filter(run=run, case__key="C-0").update(verdict="fail", is_forced=True)
     found = answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
-    stored.FIXED.values.clear()
+    stored.KEPT.values.clear()
     found = answer_what_if(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
     assert found.fixed == 1
     assert "C-0" not in states(found)
