@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django.db.models import Case as Choose
@@ -29,6 +30,7 @@ from runs.models.database import among
 from runs.models.results import Result
 from runs.models.run_cases import VERDICTS, RunCase
 from runs.models.runs import Run, RunStatus
+from runs.models.stored import Kept
 from runs.results.files import run_fingerprint
 from runs.results.result_state import result_address
 from runs.results.runs import RunRow, run_row, run_word, score_intervals, with_list_columns
@@ -229,7 +231,7 @@ def many_runs(query: ManyQuery, size: int = PAGE_SIZE) -> ManyRuns:
         cases = _cases(runs, query)
     except FilterError as error:
         return ManyRuns(query, columns, (), 0, 0, "", error)
-    counts = cases.aggregate(total=Count("*"), differing=Sum("differs"))
+    counts = _counts(runs, query, cases)
     page = case_order(query.sort).page(_listed(cases, query), query.after, size)
     return ManyRuns(
         query=query,
@@ -246,6 +248,19 @@ def many_runs(query: ManyQuery, size: int = PAGE_SIZE) -> ManyRuns:
             [("only differences", {"differences": False})] if query.differences else (),
         ),
     )
+
+
+# Each page and each order of the same cases tells how many there are.
+COUNTED: Kept[Mapping[str, int]] = Kept(20)
+
+
+def _counts(runs: Sequence[Run], query: ManyQuery, cases: QuerySet[Any, Any]) -> Mapping[str, int]:
+    """Return how many cases the runs have, and how many of these differ; one query, none for what was just counted."""
+    count = partial(cases.aggregate, total=Count("*"), differing=Sum("differs"))
+    # A filter may ask about what is no result, such as a review.
+    if query.text or any(run.is_active for run in runs):
+        return count()
+    return COUNTED.get(frozenset((run.pk, run.results_version) for run in runs), count)
 
 
 def _listed(cases: QuerySet[Any, Any], query: ManyQuery) -> QuerySet[Any, Any]:
