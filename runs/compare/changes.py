@@ -227,8 +227,10 @@ def _cell(change: CaseChange) -> str:
 
 
 def _is_flip(change: CaseChange) -> bool:
-    before, _, after = _cell(change).partition("-")
-    return before != after
+    before, after = change.baseline, change.candidate
+    if before is None or after is None or before.verdict is None or after.verdict is None:
+        return False
+    return before.verdict is not after.verdict
 
 
 ON_A_PAGE = 100
