@@ -249,7 +249,7 @@ CAMPAIGN_PATH = "/campaigns/{campaign.pk}/"
 MAX_NAMES = 40
 MAX_RUNS = 5
 RUN_NAME = re.compile(
-    rf"(?P<suite>[-\w]+)(?:#(?P<number>[0-9]{{1,18}})|:(?P<word>{LATEST}|{BASELINE}))"
+    rf"(?P<suite>[-\w]+)(?:[#:](?P<number>[0-9]{{1,18}})|:(?P<word>{LATEST}|{BASELINE}))"
 )
 
 
@@ -280,7 +280,7 @@ def get_target(name: str) -> Target:
 
 
 def get_run(word: str) -> Run:
-    """Return the run of SUITE#N, SUITE:latest or SUITE:baseline; raises UnknownNameError."""
+    """Return the run of SUITE#N, as the API SUITE:N, SUITE:latest or SUITE:baseline; raises UnknownNameError."""
     parts = RUN_NAME.fullmatch(word)
     if parts is None:
         raise UnknownNameError(

@@ -49,7 +49,7 @@ def test_each_kind_is_a_table(
 
 
 def test_a_list_can_be_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    call_command("list", "results", "--run", "support#1", "--limit", "2")
+    call_command("list", "results", "--run", "support:1", "--limit", "2")
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 3
     assert "--limit" in shown.err
