@@ -13,6 +13,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.reading.yaml import Path
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.formats.bundles import OUTSIDE, missing_file_message
+from runs.formats.generations import Generation
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
@@ -176,13 +177,15 @@ def read_input(case: Fields, shared: SharedInput) -> tuple[Turn, ...]:
     case.reading.used_files |= shared.named
     for turn in shared.turns:
         case.reading.weigh(turn["content"], case.path, case=case.case)
-    if value is None or value in ("", [], {}):
+    is_missing = value is None or value in ("", [], {})
+    prompt = _prompt_file(case, files or shared.files) if is_missing else None
+    if is_missing and prompt is None:
         case.refuse(
             key, f"the case has no input; write what it asks under input{case.suggestion('input')}"
         )
         return ()
     text = case.written(key, value)
-    if not isinstance(text, str):
+    if prompt is None and not isinstance(text, str):
         if files:
             message = "goes with an input that is a text; in turns a file is a block of type file"
             case.refuse(files_key, message)
@@ -191,9 +194,25 @@ def read_input(case: Fields, shared: SharedInput) -> tuple[Turn, ...]:
         case.reading.keep(block["value"] for _, block in shared.files)
         for content, _ in shared.files:
             case.reading.weigh(content, case.path, case=case.case)
-    content, blocks = join_blocks([*(files or shared.files), text_block(text)])
+    others = (block for block in files or shared.files if block != prompt)
+    content, blocks = join_blocks([*others, prompt or text_block(text)])
     own = {"role": "user", "content": content}
     return (*shared.turns, {**own, BLOCKS: blocks} if blocks else own)
+
+
+PROMPT_FILE = "PROMPT.md"
+
+
+def _prompt_file(case: Fields, files: Sequence[Block]) -> Block | None:
+    """Return the prompt of a case without input: in AgentV a file of this name, among its files or beside the suite."""
+    reading = case.reading
+    for block in files:
+        if PurePosixPath(block[1]["value"]).name == PROMPT_FILE:
+            return block
+    beside = f"{reading.folder}/{PROMPT_FILE}".lstrip("/")
+    if reading.generation is not Generation.LATER or beside not in reading.files:
+        return None
+    return read_file(reading, case.path, f"./{PROMPT_FILE}", case=case.case)
 
 
 def _files(holder: Fields, *, is_kept: bool = True) -> tuple[Block, ...]:

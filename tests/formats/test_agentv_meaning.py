@@ -353,6 +353,22 @@ def test_every_prompt_of_the_newest_files_makes_a_case_of_each_test() -> None:
     ]
 
 
+def test_a_case_without_input_asks_the_prompt_file() -> None:
+    text = "description: Fixes\ntests:\n  - {id: A, criteria: c}\n  - {id: B, criteria: c, input_files: [./b/PROMPT.md, ./log.txt]}\n"
+    files = {"PROMPT.md": b"Fix it.", "b/PROMPT.md": b"Fix b.", "log.txt": b"Traceback"}
+    content = suite_files.read_suite(text.encode(), file="EVAL.yaml", files=files)
+    assert [case.input[0]["content"] for case in content.cases] == [
+        "Fix it.",
+        '<file path="log.txt">\nTraceback\n</file>\n<file path="b/PROMPT.md">\nFix b.\n</file>',
+    ]
+    assert set(content.files) == set(files)
+    [problem] = problems(
+        text.replace(", input_files: [./b/PROMPT.md, ./log.txt]", ", input: Hi"), "EVAL.yaml"
+    )
+    assert "case A" in problem
+    assert "the case has no input" in problem
+
+
 def test_each_text_in_a_list_among_the_variables_makes_a_case() -> None:
     text = NEWEST.replace("city: Oslo", "city: [Oslo, Bergen]\n      how: {soft: [x]}")
     content = read(text.replace('"{{ input }}"', '"Of {{ city }}"'), "suite.yaml")
