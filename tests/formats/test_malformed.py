@@ -151,7 +151,7 @@ MALFORMED = (
         "the file './gone.md' is not among", "add it to the upload", case="A"),
     # Evaluators.
     Bad("type", f"{TREE}type: telepathy\n", 7, "evaluators[0].type", "no evaluator type 'telepathy'",
-        "there are agent_judge, assert_set"),
+        "there are agent_judge, answer_relevance"),
     Bad("no type", f"{TREE}value: x\n", 6, "evaluators[0]", "type is missing", "such as contains"),
     Bad("a number", "evaluators: [3]\ntests: [{id: A, input: a}]\n", 1, "evaluators[0]",
         "is expected here", "a sentence to judge by"),

@@ -72,7 +72,7 @@ def test_what_is_no_suite_is_named_and_left_out() -> None:
         "deploy.yaml": "is not a suite file and was left out: the tag '!Ref' is not known; write a "
         "plain value",
         "many.yaml": "is not a suite file and was left out: not readable as YAML: found another "
-        "document in what begins on line 1; write one document, without ---",
+        "document; write one document, without ---",
         "outputs.jsonl": "contains recorded outputs, no cases, and was left out; give it as recorded "
         "outputs, with the name of the target that gave them",
         "judge.jsonl": "contains no cases and was left out; a case has an id and an "
