@@ -108,6 +108,9 @@ class JudgeQuestion:
     satisfies the schema, or "". The transport asks once for a repair, then raises JudgeFailure. A repaired
     reply is accepted if it satisfies `least`, a schema with fewer requirements. `timeout_s` limits each
     call; without it the model's own timeout applies.
+
+    With `embedded` the question is for the embeddings of these texts: the content of the reply has them as
+    `vectors`, in the same order, and nothing but model, sample and timeout counts besides.
     """
 
     purpose: str
@@ -120,6 +123,7 @@ class JudgeQuestion:
     timeout_s: float | None = None
     sample: int = 0
     round: int = 0
+    embedded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import struct
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -146,6 +148,7 @@ class ChatCall:
     mode that the server accepts. `request_hash` replaces the hash of messages that contain random parts.
     `find_problem` returns what is wrong with the text of a reply, or ""; such a reply is recorded as unreadable
     and returned with its problem. With `is_mode_fixed` a refused reply mode is an error, and no other is tried.
+    With `texts` the call asks for their embeddings instead, and has no messages.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -155,11 +158,12 @@ class ChatCall:
     request_hash: str = ""
     find_problem: Callable[[str], str] | None = None
     is_mode_fixed: bool = False
+    texts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """The answer of a model.
+    """The answer of a model; `vectors` are the embeddings of the texts of the call.
 
     `usage` sums tokens and cost over all tries, also failed ones; its latency is that of the last try.
     `problem` is "" if the text satisfied `find_problem`.
@@ -174,6 +178,7 @@ class ChatReply:
     problem: str = ""
     is_recalled: bool = False
     reply_mode: str = ""
+    vectors: Sequence[Sequence[float]] = ()
 
 
 class ModelCallError(Exception):
@@ -197,6 +202,7 @@ class ModelCallError(Exception):
 
 # The longest reply of a model or an agent that is read; the connection of a longer one is closed.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
+FLOAT_BYTES = 4
 MAX_TEXT = 20_000
 MAX_REASON = 500
 MAX_TOKENS = 2**31 - 1
@@ -209,7 +215,7 @@ QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A chat completion. Tokens are None if the server did not report them."""
+    """A chat completion, or embeddings. Tokens are None if the server did not report them."""
 
     text: str
     finish_reason: str = ""
@@ -219,6 +225,7 @@ class Answer:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    vectors: Sequence[Sequence[float]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +241,7 @@ class Failure:
 
 
 class UnreadableAnswerError(Exception):
-    """The body is not a chat completion, or too long to be read."""
+    """The body is not what the call asked for, or too long to be read."""
 
 
 def parse_body(text: str) -> Any:
@@ -277,6 +284,48 @@ def reply_version(reply: Any) -> str:
     body = _mapping(reply)
     parts = (body.get("model"), body.get("system_fingerprint"))
     return str(storable(" ".join(part for part in parts if isinstance(part, str) and part)))
+
+
+def read_embeddings(body: Any, count: int) -> Answer:
+    """Return the embeddings of `count` texts in their order; raises UnreadableAnswerError if they are not there.
+
+    Each is a list of numbers, or their bytes in base64 as 32-bit floats, which is a third as long.
+    """
+    rows = body.get("data") if isinstance(body, Mapping) else None
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise UnreadableAnswerError("the answer of the server has no embeddings")
+    # As text, for an index may be anything.
+    by_index = {str(row.get("index", n)): row.get("embedding") for n, row in enumerate(rows)}
+    if len(rows) != count or by_index.keys() != {str(n) for n in range(count)}:
+        raise UnreadableAnswerError(
+            f"the answer of the server has not one embedding for each of {count} texts"
+        )
+    vectors = [_vector(by_index[str(n)]) for n in range(count)]
+    if len({len(vector) for vector in vectors}) > 1:
+        raise UnreadableAnswerError("the embeddings of the server differ in length")
+    usage = _mapping(body.get("usage"))
+    return Answer(
+        text="",
+        model=str(body.get("model") or ""),
+        input_tokens=_tokens(usage.get("prompt_tokens")),
+        output_tokens=0,
+        vectors=vectors,
+    )
+
+
+def _vector(embedding: Any) -> Sequence[float]:
+    try:
+        if isinstance(embedding, str):
+            content = b64decode(embedding, validate=True)
+            embedding = struct.unpack(f"<{len(content) // FLOAT_BYTES}f", content)
+        vector = [float(value) for value in embedding if isinstance(value, int | float | Decimal)]
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
+        raise UnreadableAnswerError(
+            "an embedding of the server is not a list of numbers"
+        ) from error
+    if not vector or len(vector) != len(embedding) or not all(map(math.isfinite, vector)):
+        raise UnreadableAnswerError("an embedding of the server is not a list of numbers")
+    return vector
 
 
 def read_failure(http_status: int, headers: Mapping[str, str], text: str) -> Failure:
@@ -363,6 +412,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 # Parameters that users may not set, because the client uses them.
 RESERVED_PARAMETERS = (
     "model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions",
+    "input", "encoding_format",
 )  # fmt: skip
 MODE_REFUSALS = (400, 422)
 # These usually mean something else, such as an unknown model; they count only if they name the parameter.
@@ -384,10 +434,10 @@ def sha256_hex(value: Any) -> str:
 
 
 def request_hash(spec: ModelSpec, call: ChatCall) -> str:
-    """Return the hash of a call: of endpoint, model, parameters, messages and schema."""
+    """Return the hash of a call: of endpoint, model, parameters, messages, schema and texts."""
     messages = call.request_hash or [dict(message) for message in call.messages]
     parts = [spec.base_url, spec.model_id, dict(spec.parameters), messages, call.schema]
-    return sha256_hex(parts)
+    return sha256_hex([*parts, list(call.texts)] if call.texts else parts)
 
 
 def chat_body(spec: ModelSpec, call: ChatCall, mode: str) -> dict[str, Any]:
@@ -395,6 +445,9 @@ def chat_body(spec: ModelSpec, call: ChatCall, mode: str) -> dict[str, Any]:
     own = {
         name: value for name, value in spec.parameters.items() if name not in RESERVED_PARAMETERS
     }
+    if call.texts:
+        texts = storable(list(call.texts))
+        return {"model": spec.model_id, "input": texts, "encoding_format": "base64", **own}
     body: dict[str, Any] = {"model": spec.model_id, "messages": storable(call.messages), **own}
     if call.schema is not None and mode != "text":
         body["response_format"] = response_format(call.schema, mode)

@@ -27,6 +27,7 @@ from evaluators.model_calls.calls import (
     chat_body,
     parse_body,
     read_answer,
+    read_embeddings,
     read_failure,
     refuses_mode,
     request_hash,
@@ -100,7 +101,7 @@ class Try:
             self.failure = read_failure(http_status, headers, text)
             return
         try:
-            self.answer, self.failure = read_answer(self.reply), None
+            self.answer, self.failure = answer_to(self.call, self.reply), None
         except UnreadableAnswerError as error:
             reason = f"Not readable: {error}"
             self.failure = Failure(CallOutcome.UNREADABLE, reason, http_status)
@@ -156,6 +157,11 @@ class Try:
         )
 
 
+def answer_to(call: ChatCall, body: Any) -> Answer:
+    """Return what a body answers a call; raises UnreadableAnswerError."""
+    return read_embeddings(body, len(call.texts)) if call.texts else read_answer(body)
+
+
 def find_problem(answer: Answer, call: ChatCall) -> str:
     """Return what is wrong with the text for this call, "" for nothing."""
     if call.find_problem is None:
@@ -182,13 +188,14 @@ def read_chat_reply(answer: Answer, record: CallRecord, progress: CallProgress) 
         cached_tokens=answer.cached_tokens,
         problem=record.error,
         reply_mode=progress.mode,
+        vectors=answer.vectors,
     )
 
 
 def recall_reply(record: CallRecord, call: ChatCall) -> ChatReply | None:
     """Return an earlier answer from the ledger, None if the record has none."""
     try:
-        answer = read_answer(record.reply)
+        answer = answer_to(call, record.reply)
     except UnreadableAnswerError:
         return None
     return ChatReply(
@@ -200,6 +207,7 @@ def recall_reply(record: CallRecord, call: ChatCall) -> ChatReply | None:
         cached_tokens=answer.cached_tokens,
         problem=find_problem(answer, call),
         is_recalled=True,
+        vectors=answer.vectors,
     )
 
 

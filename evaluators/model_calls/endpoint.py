@@ -1,4 +1,4 @@
-"""The transport to one address: chat calls over HTTP. Only this module imports openai."""
+"""The transport to one address: chat calls and embeddings over HTTP. Only this module imports openai."""
 
 from __future__ import annotations
 
@@ -77,6 +77,7 @@ class Endpoint(AsyncOpenAI):
         )
         self._http = http
         self._chat_url = self.base_url.join("chat/completions")
+        self._embeddings_url = self.base_url.join("embeddings")
         self._models_url = self.base_url.join("models")
         self._sent_headers = httpx2.Headers(self.default_headers)
 
@@ -93,7 +94,7 @@ class Endpoint(AsyncOpenAI):
     async def post_chat(
         self, body: Mapping[str, Any], more_headers: Mapping[str, str]
     ) -> tuple[int, Mapping[str, str], str]:
-        """Return status, headers and text of the server's answer.
+        """Return status, headers and text of the server's answer; a body without messages asks for embeddings.
 
         The library's `post` costs as much as sending: for every call it validates, copies and merges what
         never changes here, for retries and redirects that we do not use.
@@ -107,9 +108,8 @@ class Endpoint(AsyncOpenAI):
         if more_headers:
             headers = httpx2.Headers({**headers, **more_headers})
         content = json.dumps(body).encode()
-        return await self._exchange(
-            httpx2.Request("POST", self._chat_url, headers=headers, content=content)
-        )
+        url = self._chat_url if "messages" in body else self._embeddings_url
+        return await self._exchange(httpx2.Request("POST", url, headers=headers, content=content))
 
     async def get_models(self) -> str:
         """Return the text of the server's list of models; raises ConnectionError if it gives none."""

@@ -290,6 +290,8 @@ class ModelJudge:
                 still unreadable.
 
         """
+        if question.embedded:
+            return await self._embed(question)
         spec, pending = self._spec(question), PendingQuestion(question)
         messages, digest = pending.messages()
         first = await self._chat(spec, pending, messages, digest)
@@ -316,6 +318,13 @@ class ModelJudge:
             raise JudgeFailure(f"there is no language model {slug!r}", stage="judge")
         return self.models[slug].within(question.timeout_s)
 
+    async def _embed(self, question: JudgeQuestion) -> JudgeReply:
+        key = CallKey(EVALUATION, self.path, question.sample)
+        trace = TraceHeaders(self.target, self.case, self.path)
+        call = ChatCall((), key, trace=trace, texts=question.embedded)
+        reply = await self._call(self._spec(question), call)
+        return JudgeReply({"vectors": reply.vectors}, reply.usage, reply.model)
+
     async def _chat(
         self,
         spec: ModelSpec,
@@ -334,6 +343,9 @@ class ModelJudge:
             request_hash=digest,
             find_problem=pending.find_problem,
         )
+        return await self._call(spec, call)
+
+    async def _call(self, spec: ModelSpec, call: ChatCall) -> ChatReply:
         try:
             return await self.client.chat(spec, call, self.ledger)
         except ModelCallError as error:

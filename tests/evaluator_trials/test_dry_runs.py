@@ -25,7 +25,7 @@ from runs.suites.drafts import get_draft
 from tests.support.agent_server import AgentServer, Asked, says
 from tests.support.factories import make_case, make_model, make_suite, make_target
 from tests.support.members import make_client
-from tests.support.model_server import ModelServer, good
+from tests.support.model_server import ModelServer, body, good
 from tests.support.trees import CHECK, JUDGED, LEAF, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,6 +115,7 @@ ROWS = {
     ),
     "refused": Row("refusal", "nobody"),
     "refused_to_a_reader": Row("refusal", "model", {"by": "judge"}),
+    "near": Row("embedding_similarity", "model", {"model": "juno"}),
     "grounded": Row("faithfulness", "model", {"samples": 2}, says="2 times the same question"),
     "found": Row("context_recall", "model"),
     "ranked": Row("context_precision", "model"),
@@ -259,6 +260,8 @@ def test_a_dry_run_of_each_kind_shows_what_a_run_gives_byte_for_byte(
     agent_server.behave(then=reviews)
     for name, reply in REPLIES.items():
         model_server.on_evaluator(name, good(reply))
+    vectors = [{"index": n, "embedding": [1, n]} for n in range(2)]
+    model_server.on_evaluator("near", body(json.dumps({"data": vectors})))
     run = carried_out(tree(*(node(name, row) for name, row in ROWS.items())), model_server)
     unscored = run.results.get().scores.filter(state="unscored")
     assert dict(unscored.values_list("path", "reasoning")) == {}

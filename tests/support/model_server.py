@@ -65,6 +65,10 @@ class Request:
 Behaviour = Callable[[Request], Awaitable[web.StreamResponse]]
 
 
+# Where it answers as it is told.
+PLACES = ("/chat/completions", "/embeddings")
+
+
 def completion(
     content: str | None,
     model: str = "mock",
@@ -251,7 +255,7 @@ class ModelServer:
     @property
     def chats(self) -> list[Request]:
         """Return the chat requests received so far."""
-        return [request for request in self.requests if request.path.endswith("/completions")]
+        return [request for request in self.requests if request.path.endswith(PLACES)]
 
     def wait_for_chats(self, count: int, seconds: float = 10) -> None:
         """Block until so many chat requests have arrived."""
@@ -299,7 +303,8 @@ class ModelServer:
         """Serve until told to stop, on a free port when none is named."""
         self._loop, self._released = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_post("/v1/chat/completions", self.answer_chat)
+        for place in PLACES:
+            app.router.add_post(f"/v1{place}", self.answer_chat)
         app.router.add_get("/v1/models", self.answer_models)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()

@@ -76,7 +76,8 @@ def test_every_kind_has_a_manual_with_a_good_and_a_bad_example(name: str) -> Non
 
 @pytest.mark.parametrize("name", [name for name in NAMES if all_kinds()[name].uses_judge])
 def test_every_kind_that_asks_a_judge_may_give_it_a_time_out(name: str) -> None:
-    needed = {"rubrics": ["Is right"]} if name == "rubric" else {}
+    needed: dict[str, Any] = {"rubrics": ["Is right"]} if name == "rubric" else {}
+    needed = {"model": "embedder"} if name == "embedding_similarity" else needed
     context = {"criteria": "Is right", "expected_outcomes": ("Is right",), "expected_output": "x"}
     context |= {"trace": (Step("tool", "find", output="x"),)}
 
@@ -240,6 +241,11 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
         },
         {},
     ),
+    "embedding_similarity": (
+        {"model": "embedder", "zero_at": 0.25},
+        {"vectors": [[3, 4], [4, 3]]},
+        {"expected_output": "It comes."},
+    ),
     "toxicity": (
         {"categories": ["insult"]},
         {
@@ -355,6 +361,12 @@ SHOWS = {
     "context_recall": ["It comes", "passage 1", "by listed"],
     "context_precision": ["Passage 1 is not useful", "about the weather", "by listed"],
     "answer_relevance": ["Buy more", "advertises", "by listed"],
+    "embedding_similarity": [
+        "The cosine of",
+        "0.9600",
+        "0.25",
+        "Embeddings of 2 numbers by listed",
+    ],
     "toxicity": ["Insult: severity 2 of 4", "calls them a goat", "by listed"],
     "refusal": ["The agent answers", "comes today", "It &lt;b&gt;does&lt;/b&gt;."],
     "outcomes": ["Names the day", "says so"],
