@@ -384,13 +384,17 @@ class ResultRows(CaseRows):
         if not is_packed or any(run.is_active for run in self.runs) or self._own_trees:
             return None
         runs = Run.objects.filter(pk__in=[run.pk for run in self.runs]).order_by()
+        stored = runs.values_list("pk", "leaf_scores")
+        contents = {pk: bytes(scores) for pk, scores in stored if scores}
+        if len(contents) < len(self.runs):
+            return None
         # Joined here, which takes half the time that the database needs for it.
         rows = {(run, case): pk for run, case, pk in self.rows.values_list("run", "case", "pk")}
         results = Result.objects.filter(self._of("run")).order_by()
         cases = {pk: rows[run, case] for pk, run, case in results.values_list("pk", "run", "case")}
         scores: dict[int, list[float]] = {}
-        for run, content in runs.values_list("pk", "leaf_scores"):
-            packed = unpack_leaf_scores(bytes(content)) if content else None
+        for run, content in contents.items():
+            packed = unpack_leaf_scores(content)
             if packed is None:
                 return None
             is_negated = path in self._negated_in_runs.get(run, ())

@@ -209,7 +209,7 @@ def test_queries_do_not_grow_with_results(
         for case in run.suite.cases.all():
             result = make_result(run=run, case=case, verdict="pass")
             make_score(result=result, path="tone", score=0.5)
-        with django_assert_max_num_queries(27):
+        with django_assert_max_num_queries(28):
             open_table(viewer_client, run, query)
 
 
