@@ -115,7 +115,7 @@ def test_the_spelling_decides_the_protocol(spelling: str, protocol: str) -> None
         (f'{{"score": {"9" * 5000}}}', "no JSON"),
         ('{"score": 50, "hits": "one"}', "hits is not a list"),
         (NESTED, "no JSON"),
-        (f'{{"score": 50, "reasoning": "{"x" * 5_000_000}"}}', "may have a million"),
+        (f'{{"score": 50, "reasoning": "{"x" * 5_000_000}"}}', "at most a million are read"),
     ],
     ids=lambda value: value[:24],
 )
