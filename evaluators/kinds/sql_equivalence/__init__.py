@@ -12,9 +12,9 @@ block between lines of three backticks. Both are run on a copy in memory.
 - The order of rows counts with `row_order: true`. Rows that occur twice must occur twice.
 - With `graded: true` the score is the F1 of the rows that both return, otherwise it is 1 or 0.
 
-Queries can only read: statements that write, ATTACH, PRAGMA and extensions are refused. A query of the agent that is
-refused or that SQLite cannot run scores 0, with the reason. One that takes more than `timeout_s`, 128 MB or `max_rows`
-is unscored, and so is a case whose expected query or database cannot be used.
+Queries can only read: statements that write, ATTACH, PRAGMA, extensions and virtual tables such as FTS5 are refused. A
+query of the agent that is refused or that SQLite cannot run scores 0, with the reason. One that takes more than
+`timeout_s`, 128 MB or `max_rows` is unscored, and so is a case whose expected query or database cannot be used.
 
 Good: an agent that turns questions into SQL, on a database small enough to read, in which wrong queries return other
 rows.
@@ -145,8 +145,8 @@ async def score(config: SqlEquivalenceConfig, context: Context) -> Outcome:
     details = {"query": answer[:MAX_KEPT_LENGTH], "expected_query": expected[:MAX_KEPT_LENGTH]}
     if "error" in wanted:
         return Unscored(f"the expected query failed: {wanted['error']}", stage="config")
-    if found.get("stage") == "limits":
-        return Unscored(f"the agent's query failed: {found['error']}", stage="limits")
+    if "error" in found and found["stage"] != "query":
+        return Unscored(f"the agent's query failed: {found['error']}", stage=found["stage"])
     if "error" in found:
         return _wrong(f"The query cannot be run: {found['error']}", details)
     return _compare(config, wanted, found, details)

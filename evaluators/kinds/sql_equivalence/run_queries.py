@@ -26,6 +26,10 @@ LIMITS = {
 }
 MAX_REPLY_LENGTH = 20_000_000
 MAX_BUILDING_S = 10
+# The rows of both queries are held beside the memory of SQLite, and a database in a few copies.
+MEMORY_TIMES, COPIES = 8, 6
+# Later than the process that waits for the answer gives up, in case that one has died.
+SPARE_CPU_S = 30
 STEPS = 10_000
 READING = {
     sqlite3.SQLITE_SELECT,
@@ -33,6 +37,7 @@ READING = {
     sqlite3.SQLITE_FUNCTION,
     sqlite3.SQLITE_RECURSIVE,
 }
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BUILDING_REFUSED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH}
 FUNCTIONS_REFUSED = {"load_extension", "fts3_tokenizer"}
 
@@ -70,7 +75,8 @@ def open_database(content: bytes, memory_mb: int, clock: Clock) -> sqlite3.Conne
     database = sqlite3.connect(":memory:", isolation_level=None)
     database.text_factory = lambda text: text.decode("utf-8", "replace")
     memory = memory_mb * MB + 2 * len(content)
-    for setting in (f"hard_heap_limit={memory}", "temp_store=MEMORY", "trusted_schema=OFF"):
+    settings = ("temp_store=MEMORY", "trusted_schema=OFF", "cell_size_check=ON")
+    for setting in (f"hard_heap_limit={memory}", *settings):
         database.execute(f"PRAGMA {setting}")
     for limit, most in LIMITS.items():
         database.setlimit(limit, most)
@@ -82,7 +88,7 @@ def open_database(content: bytes, memory_mb: int, clock: Clock) -> sqlite3.Conne
         database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     else:
         database.set_authorizer(may_build)
-        database.executescript(content.decode("utf-8-sig"))
+        database.executescript(content.removeprefix(BYTE_ORDER_MARK).decode())
         if database.in_transaction:
             database.execute("COMMIT")
     database.set_authorizer(may_read)
@@ -107,9 +113,12 @@ def run(database: sqlite3.Connection, query: str, limit: int, clock: Clock) -> d
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         if clock.is_over():
             return {"error": "it took too long", "stage": "limits"}
-        if getattr(error, "sqlite_errorname", "") in ("SQLITE_NOMEM", "SQLITE_FULL"):
+        name: str = getattr(error, "sqlite_errorname", "")
+        if name in ("SQLITE_NOMEM", "SQLITE_FULL"):
             return {"error": "it needs too much memory", "stage": "limits"}
-        return {"error": str(error)[:300], "stage": "query"}
+        # No query damages a file or decides how its names are encoded.
+        is_damaged = isinstance(error, UnicodeDecodeError) or name.startswith("SQLITE_CORRUPT")
+        return {"error": str(error)[:300], "stage": "config" if is_damaged else "query"}
     if cursor.description is None:
         return {"error": "it is no query that returns rows", "stage": "query"}
     return {"columns": [column[0] for column in cursor.description], "rows": rows}
@@ -134,12 +143,32 @@ def answer(request: dict[str, Any], content: bytes) -> dict[str, Any]:
     return {"results": results}
 
 
+def give_up_rights(request: dict[str, Any], size: int) -> None:
+    """Keep this process from everything but its answer, should a crafted file take it over through a bug of SQLite.
+
+    It can open no file and no connection, start no process, and neither compute nor take memory without end.
+    """
+    seconds = MAX_BUILDING_S + int(len(request["queries"]) * request["seconds"]) + SPARE_CPU_S
+    memory = MEMORY_TIMES * request["memory_mb"] * MB + COPIES * size
+    for kind, most in (
+        (resource.RLIMIT_NOFILE, 0),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_DATA, memory),
+    ):
+        _, hard = resource.getrlimit(kind)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
+
+
 def main() -> None:
     """Answer the request on standard input."""
-    # No file may be written, whatever a statement tries.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     request = json.loads(sys.stdin.buffer.readline())
-    sys.stdout.write(json.dumps(answer(request, sys.stdin.buffer.read())))
+    content = sys.stdin.buffer.read()
+    give_up_rights(request, len(content))
+    sys.stdout.write(json.dumps(answer(request, content)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from evaluators.kinds import read_config
 from evaluators.kinds._base import Context
 from evaluators.kinds._refusals import InvalidConfigError
+from evaluators.kinds.sql_equivalence import PROGRAM
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
 
 SHOP = """
@@ -155,6 +158,31 @@ def test_a_query_without_end_is_unscored_and_never_0(answer: str, said: str) -> 
     assert said in outcome.reason
 
 
+def test_the_process_that_reads_a_database_can_open_nothing_else() -> None:
+    attempts = (
+        "open('/etc/passwd')",
+        "open('/dev/shm/stolen', 'w')",
+        "socket.socket()",
+        "subprocess.run(['/bin/true'])",
+    )
+    taken_over = f"""
+import runpy, socket, subprocess
+program = runpy.run_path({str(PROGRAM)!r})
+program["give_up_rights"]({{"queries": ["", ""], "seconds": 1, "memory_mb": 128}}, 0)
+for attempt in {attempts!r}:
+    try:
+        eval(attempt)
+    except OSError as error:
+        print(error.strerror)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", taken_over], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines() == ["Too many open files"] * len(attempts)
+
+
 def test_a_sqlite_file_is_read_as_it_is_and_a_case_that_cannot_be_compared_is_unscored(
     tmp_path: Path,
 ) -> None:
@@ -182,6 +210,29 @@ def test_a_sqlite_file_is_read_as_it_is_and_a_case_that_cannot_be_compared_is_un
         ({"database": "./shop.db"}, shop("SELECT 1", shop_db=b"\xff\xfe"), "cannot be used"),
     ):
         outcome = unscored_of("sql_equivalence", {**CONFIG, **changed}, context)
+        assert (outcome.stage, said in outcome.reason) == ("config", True), outcome
+
+
+def test_a_damaged_file_is_no_fault_of_the_query_that_meets_the_damage(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as database:
+        database.executescript(SHOP + "CREATE TABLE notes (text TEXT, größe TEXT);")
+        database.execute("INSERT INTO notes VALUES ('kept', '')")
+        (root,) = database.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'notes'"
+        ).fetchone()
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+    database.close()
+    whole = path.read_bytes()
+    start = (root - 1) * size
+    config = {"database": "./shop.db", "query": "SELECT count(*) FROM customers"}
+
+    for damaged, said in (
+        (whole[:start] + b"\xff" * size + whole[start + size :], "malformed"),
+        (whole.replace("größe".encode(), "größe".encode("latin-1") + b"__"), "decode"),
+    ):
+        read = shop("SELECT * FROM notes", shop_db=damaged)
+        outcome = unscored_of("sql_equivalence", config, read)
         assert (outcome.stage, said in outcome.reason) == ("config", True), outcome
 
 
