@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -56,6 +57,7 @@ from evaluators.scoring.numbers import weighted_mean
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 MAX_VALUES = 20_000
+TOO_MANY = f"more than {MAX_VALUES:,} values would be compared"
 MAX_PATHS = 200
 # Pages list the differences first; what is as expected is only counted beyond this.
 MAX_ROWS = 200
@@ -125,6 +127,8 @@ async def score(config: JsonDiffConfig, context: Context) -> Outcome:
     try:
         answer = await find_long_json(context.output.text)
         problem = ""
+    except TooManyValuesError as error:
+        return Unscored(f"the answer cannot be compared: {error}", stage="limits")
     except ValueError as error:
         answer, problem = IGNORED, str(error)[:MAX_PROBLEM_LENGTH]
     try:
@@ -177,7 +181,7 @@ async def _compare(config: JsonDiffConfig, expected: Any, answer: Any) -> list[d
     added = (place for place in found if place not in wanted)
     places = [*wanted, *(added if config.extra == "missed" else ())]
     if len(places) > MAX_VALUES:
-        raise TooManyValuesError(f"more than {MAX_VALUES:,} values would be compared")
+        raise TooManyValuesError(TOO_MANY)
     rows = []
     for place in places:
         usual = by_type[exact_number(wanted.get(place)) is not None]
@@ -193,9 +197,9 @@ def _sides(
     """Return the values of both sides that count, by place."""
     ignored = [field_path(path) for path in config.ignore]
     expected, answer = (_without(side, ignored, ()) for side in (expected, answer))
-    if config.list_order == "ignored":
-        answer = _in_order_of(expected, answer)
     wanted, found = _values(expected), _values(answer)
+    if config.list_order == "ignored":
+        found = _values(_in_order_of(expected, answer))
     return _without_filled(wanted, found), _without_filled(found, wanted)
 
 
@@ -232,11 +236,11 @@ def _in_order_of(expected: Any, answer: Any) -> Any:
         return {name: _in_order_of(expected.get(name), part) for name, part in answer.items()}
     if not isinstance(expected, list) or not isinstance(answer, list):
         return answer
-    positions: dict[str, list[int]] = {}
+    positions: dict[str, deque[int]] = {}
     for n, part in enumerate(answer):
-        positions.setdefault(_text(part), []).append(n)
-    equals = [positions.get(_text(part), []) for part in expected]
-    taken = [each.pop(0) if each else None for each in equals]
+        positions.setdefault(_text(part), deque()).append(n)
+    equals = [positions.get(_text(part)) for part in expected]
+    taken = [each.popleft() if each else None for each in equals]
     rest = iter(sorted(n for left in positions.values() for n in left))
     order = [next(rest, None) if n is None else n for n in taken]
     paired = [
@@ -247,15 +251,27 @@ def _in_order_of(expected: Any, answer: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return a text that equal JSON values share."""
-    return json.dumps(value, sort_keys=True, default=str)
+    """Return a text that equal JSON values share: 1.0 is written like 1, and 2.5 unlike "2.5"."""
+    return json.dumps(value, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if value is IGNORED:
+        return None
+    number = float(value)
+    return int(number) if number.is_integer() else number
 
 
 def _values(value: Any) -> dict[Place, Any]:
-    """Return the texts, numbers, constants and empty lists and objects of a JSON value by their places."""
+    """Return the texts, numbers, constants and empty lists and objects of a JSON value by their places.
+
+    Raises TooManyValuesError.
+    """
     values: dict[Place, Any] = {}
     waiting: list[tuple[Place, Any]] = [((), value)]
-    while waiting and len(values) <= MAX_VALUES:
+    while waiting:
+        if len(values) > MAX_VALUES:
+            raise TooManyValuesError(TOO_MANY)
         place, part = waiting.pop()
         if isinstance(part, dict) and part:
             waiting += [((*place, name), each) for name, each in reversed(part.items())]
@@ -268,11 +284,11 @@ def _values(value: Any) -> dict[Place, Any]:
 
 def _without_filled(values: Mapping[Place, Any], others: Mapping[Place, Any]) -> dict[Place, Any]:
     """Leave out an empty list or object that the other side has filled: its entries count there."""
-    filled = {place[:length] for place in others for length in range(len(place))}
+    empty = {place for place, value in values.items() if isinstance(value, dict | list)}
+    lengths = {len(place) for place in empty}
+    filled = {place[:length] for place in others for length in lengths if length < len(place)}
     return {
-        place: value
-        for place, value in values.items()
-        if place not in filled or not isinstance(value, dict | list)
+        place: value for place, value in values.items() if place not in empty or place not in filled
     }
 
 

@@ -38,6 +38,9 @@ CASES: list[tuple[dict[str, Any], Any, Any, int, int]] = [
     ({}, 3, 3.0, 1, 1),
     ({}, [1, 2, 2, 3], [2, 1, 2, 3], 2, 4),
     ({"list_order": "ignored"}, [1, 2, 2, 3], [2, 3, 2, 4, 4], 3, 5),
+    ({"list_order": "ignored"}, [1, 2.5, "2.5", -1, -2], ["2.5", -2, -1, 2.50, 1.0], 5, 5),
+    ({"list_order": "ignored"}, [1] * 9_000, [1] * 9_001, 9_000, 9_001),
+    ({"extra": "allowed"}, {"z": 1}, {"a": [0] * 19_000, "z": 1}, 1, 1),
     (
         {"list_order": "ignored", "ignore": ["[*].id"]},
         [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}],
@@ -106,7 +109,7 @@ def test_fields_are_compared_in_their_own_way_and_weigh_what_they_say() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "no", "{", '{"a": NaN}', '{"a": 1, "a": 1}', "[" * 5_000_000])
+@pytest.mark.parametrize("text", ["", "no", "{", '{"a": NaN}', '{"a": 1, "a": 1}', "[" * 900_000])
 def test_an_answer_that_is_not_json_scores_0_with_the_reason(text: str) -> None:
     score = score_of("json_diff", {}, context_of(text, expected_output="[]"))
 
@@ -123,6 +126,15 @@ def test_what_cannot_be_compared_is_unscored_and_never_0() -> None:
         ({}, "{", "{}", "config", "the expected output of the case is not JSON"),
         ({}, many, "[]", "limits", "more than 20,000 values"),
         ({}, "[]", json.dumps([0] * 100_000), "limits", "more than 20,000 values"),
+        ({}, "[]", json.dumps([0] * 1_000_001), "limits", "more than 1,000,000 values"),
+        ({}, "[]", "[" * 5_000_000, "limits", "more than 1,000,000 values"),
+        (
+            {"extra": "allowed"},
+            '{"z": 1}',
+            json.dumps({"a": [0] * 30_000, "z": 1}),
+            "limits",
+            "more than 20,000 values",
+        ),
         (
             {"fields": [{"path": "a", "weight": 0}]},
             '{"a": 1}',
