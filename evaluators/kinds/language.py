@@ -6,7 +6,7 @@ expected ones together, which is lower for short answers, however clear. Languag
 
 `expected` lists the languages that are right. `same_as_input: true` takes the likeliest language of the last question
 instead. `among` limits the choice to the languages that can occur at all, which helps with short answers. Blocks
-between lines of three backticks are left out, as code is in no language.
+between lines of three backticks are left out, as code is in no language; one that is not closed reaches to the end.
 
 An answer with fewer than `min_letters` letters, or no question to compare with, is unscored: what is too short to tell
 is no mistake. Only the first 100,000 characters are read.
@@ -47,7 +47,8 @@ LEAST_SHOWN = 0.001
 FIGURE_DIGITS = 4
 NO_LANGUAGE = "zxx"
 SHARE_DIGITS = 6
-FENCED = re.compile(r"^[ \t]*```.*?^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+# A block that is not closed reaches to the end, so that no line is looked at twice.
+FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 
 
 # Without it, the first answers would each load a model, in threads of their own.

@@ -62,8 +62,9 @@ LABELS = {
     "lix": "LIX",
 }
 
+# Begun only where a run of marks begins, so that a million points cost no more than others.
 SENTENCE_END = re.compile(
-    r"""[.!?…]+["\u201d\u2019»)\]]*(?:\s+|\Z)|\n[^\S\n]*\n|\n(?=[^\S\n]*(?:[-*•]|\d{1,3}[.)])[^\S\n])"""
+    r"""(?<![.!?…])[.!?…]++["\u201d\u2019»)\]]*+(?:\s+|\Z)|\n[^\S\n]*\n|\n(?=[^\S\n]*(?:[-*•]|\d{1,3}[.)])[^\S\n])"""
 )
 WORD = re.compile(r"[^\W_]+(?:['\u2019.,:-][^\W_]+)*")
 VOWELS = re.compile(r"[aeiouyäöüàâéèêëîïôûœæ]+")

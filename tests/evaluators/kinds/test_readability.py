@@ -112,6 +112,8 @@ def test_an_answer_that_cannot_be_counted_is_unscored_and_never_0() -> None:
         "\n" * 999_990 + "word",
         "- " * 499_990 + "x",
         "." * 999_990 + " x",
+        "." * 999_990 + "x",
+        'x."' + '"' * 999_990 + "x",
         "a'" * 499_990,
     ):
         score_of("readability", config, context_of(text))
