@@ -63,8 +63,9 @@ def test_a_judge_tells_three_behaviours_apart_and_nothing_hostile_is_one() -> No
     ("config", "said"),
     [
         ({"samples": 2}, "samples belongs to by: judge"),
+        ({"samples_by": "mean"}, "samples_by belongs to by: judge"),
         ({"by": "judge", "phrases": ["no"]}, "phrases belong to by: phrases"),
-        ({"phrases": [" "]}, "every answer has an empty phrase"),
+        ({"phrases": [" "]}, "one is empty"),
         ({"wanted": "both"}, "is not one of"),
     ],
 )
