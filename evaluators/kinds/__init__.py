@@ -125,8 +125,8 @@ def read_config(
 ) -> KindConfig:
     """Return the validated settings of an evaluator of that kind.
 
-    With `files`, prompts in files are read and checked too, and every named file must be there. Raises UnknownKindError, or InvalidConfigError
-    naming the evaluator, the setting and a valid value.
+    With `files`, prompts in files are read and checked too, and every named file must be there. Raises
+    UnknownKindError, or InvalidConfigError naming the evaluator, the setting and a valid value.
     """
     kind = get_kind(name)
     try:

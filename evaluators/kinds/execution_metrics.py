@@ -162,7 +162,7 @@ class ExecutionMetricsConfig(KindConfig):
     zero_at: float | None = Field(
         None,
         gt=1,
-        description="Score evenly less above a limit, down to 0 at this many times it. Empty: not graded so.",
+        description="Above a limit the score falls evenly, to 0 at this many times the limit. Empty: it does not.",
     )
 
     @model_validator(mode="after")

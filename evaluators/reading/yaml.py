@@ -77,7 +77,7 @@ def read_yaml(text: str, limits: YamlLimits = FILE_LIMITS) -> YamlText | None:
     except UnreadableYamlError:
         raise
     except RecursionError as error:
-        message = "aliases are nested too deeply; write their values out"
+        message = "<< is nested too deeply; write the merged values out"
         raise UnreadableYamlError(message) from error
     except (YAMLError, ValueError) as error:
         raise _refusal(error, text) from error

@@ -146,7 +146,7 @@ def chrf(expected: str, text: str) -> Similarity:
             shares.append((shared / finding.total(), shared / expecting.total()))
     precision, recall = (
         (math.fsum(part) / len(shares) for part in zip(*shares, strict=True))
-        if (shares)
+        if shares
         else (0.0, 0.0)
     )
     weighted = CHRF_BETA_SQUARED * precision + recall

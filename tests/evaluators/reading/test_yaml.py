@@ -29,6 +29,7 @@ NESTED = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "reason", "line"),
     [
+        ("{<<: " * 400 + "{a: 1}" + "}" * 400, "<< is nested too deeply; write the merged", 0),
         ("a: 1\nb: &b x\nc: *b", "an alias repeats a value; write the value out", 2),
         ("a: &a {x: 1}\nb:\n  <<: *a", "an alias repeats a value", 1),
         ("[" + "x," * 10_001 + "]", "it contains more than 10,000 values", 1),
