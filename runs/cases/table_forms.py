@@ -19,13 +19,13 @@ from evaluators.detours import ADD_MODEL, offer
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs import lists
-from runs.cases.uploads import Existing, TableReading, UploadedTable, keep_upload, store_upload
+from runs.cases.uploads import UploadedTable, keep_upload, store_upload
 from runs.files.forms import MAX_SUITE_BYTES, SuiteImportForm
 from runs.files.importing import check_slug
 from runs.formats.finding import FoundSuites
 from runs.formats.lines import LINES_SUFFIXES, Form, detect_form
 from runs.formats.suite_files import make_slug
-from runs.formats.table_cases import ReadCases, Rejected, rejected_csv
+from runs.formats.table_cases import Existing, ReadCases, Rejected, TableReading, rejected_csv
 from runs.formats.table_mapping import LABELS, CaseMapping, CasePart, Split
 from runs.formats.tables import Table
 from runs.formats.tools import recognise

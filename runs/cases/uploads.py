@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,57 +12,23 @@ from django.db import transaction
 from django.utils import timezone
 
 from evaluators.models import LanguageModel
-from evaluators.scoring.types import DomainError
-from evaluators.templatetags.figures import counted
 from runs.cases.services import PutCases, put_cases
-from runs.formats.table_cases import ReadCases, read_cases
+from runs.formats.table_cases import (
+    Existing,
+    ReadCases,
+    TableReading,
+    check_rejected,
+    upload_note,
+)
 from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import Table, read_table
 from runs.formats.tools import refuse_results
 from runs.models.suites import Suite
 from runs.models.temporary import CaseUpload
 from runs.specs.profiles import get_profile
-from runs.specs.suites import CaseSpec
 from runs.suites.services import create_suite, written_titles
 
 MAX_NAME_LENGTH = 200
-
-
-class Existing(StrEnum):
-    """What happens to a row whose key the suite already has."""
-
-    UPDATE = "update"
-    SKIP = "skip"
-    REFUSE = "refuse"
-
-
-class RowsRejectedError(DomainError):
-    """Some rows were rejected, and nobody chose to leave them out."""
-
-    code = "rows_rejected"
-
-
-class NoCasesError(DomainError):
-    """A table has no row that is a case."""
-
-    code = "no_cases"
-
-
-@dataclass(frozen=True, slots=True)
-class TableReading:
-    """How to read a table."""
-
-    mapping: CaseMapping
-    existing: Existing = Existing.UPDATE
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the reading as stored with an upload."""
-        return {
-            "parts": list(self.mapping.parts),
-            "split": self.mapping.split,
-            "last_answer": self.mapping.last_answer,
-            "existing": self.existing,
-        }
 
 
 class UploadedTable:
@@ -104,9 +68,7 @@ class UploadedTable:
 
     def cases(self, reading: TableReading) -> ReadCases:
         """Return the cases and the rejected rows; raises ValueError for a mapping with problems."""
-        return read_uploaded_cases(
-            self.table, reading, self.keys, written_titles(self.upload.suite)
-        )
+        return reading.cases(self.table, self.keys, written_titles(self.upload.suite))
 
 
 def current_keys(suite: Suite | None) -> frozenset[str]:
@@ -114,22 +76,6 @@ def current_keys(suite: Suite | None) -> frozenset[str]:
     if suite is None:
         return frozenset()
     return frozenset(suite.cases.filter(is_current=True).values_list("key", flat=True))
-
-
-def read_uploaded_cases(
-    table: Table, reading: TableReading, keys: frozenset[str], titles: Mapping[str, str]
-) -> ReadCases:
-    """Return the cases of a table for a suite with these keys and with these titles written by people."""
-    is_skipped, is_refused = (
-        reading.existing is choice for choice in (Existing.SKIP, Existing.REFUSE)
-    )
-    return read_cases(
-        table,
-        reading.mapping,
-        taken=keys if is_refused else (),
-        skipped=keys if is_skipped else (),
-        titles=titles,
-    )
 
 
 def keep_upload(
@@ -183,21 +129,6 @@ def store_upload(
         held.stored_at, held.content = timezone.now(), b""
         held.save(update_fields=["suite", "stored", "stored_at", "content"])
     return held
-
-
-def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
-    """Raise NoCasesError if no row is a case, and RowsRejectedError unless rejected rows may be left out."""
-    count = len(found.rejected)
-    rows = "1 row is" if count == 1 else f"{count} rows are"
-    if not found.cases and not found.skipped_rows:
-        raise NoCasesError(f"There is nothing to store: {rows} rejected.")
-    if count and not leaves_out:
-        raise RowsRejectedError(f"{rows} rejected. Correct the file, or choose to leave them out.")
-
-
-def upload_note(cases: tuple[CaseSpec, ...], name: str) -> str:
-    """Return the note of the version made from a table."""
-    return f"{counted(len(cases), 'case')} from {name}"[:200]
 
 
 def stored_counts(done: PutCases, found: ReadCases) -> dict[str, int]:

@@ -9,10 +9,13 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
 from evaluators.reading.json import is_storable
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs.formats.lines import UnreadableLineError, read_object, with_plain_numbers
 from runs.formats.reading import Fields, Reading
 from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH, read_turns
@@ -430,3 +433,71 @@ def read_cases(
     return ReadCases(
         tuple(cases), tuple(lines.values()), tuple(rejected), skipped_rows, reader.unused
     )
+
+
+class Existing(StrEnum):
+    """What happens to a row whose key the suite already has."""
+
+    UPDATE = "update"
+    SKIP = "skip"
+    REFUSE = "refuse"
+
+
+class RowsRejectedError(DomainError):
+    """Some rows were rejected, and nobody chose to leave them out."""
+
+    code = "rows_rejected"
+
+
+class NoCasesError(DomainError):
+    """A table has no row that is a case."""
+
+    code = "no_cases"
+
+
+@dataclass(frozen=True, slots=True)
+class TableReading:
+    """How to read a table."""
+
+    mapping: CaseMapping
+    existing: Existing = Existing.UPDATE
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the reading as stored with an upload."""
+        return {
+            "parts": list(self.mapping.parts),
+            "split": self.mapping.split,
+            "last_answer": self.mapping.last_answer,
+            "existing": self.existing,
+        }
+
+    def cases(self, table: Table, keys: Collection[str], titles: Mapping[str, str]) -> ReadCases:
+        """Return the cases of a table for a suite with these keys and with these titles written by people.
+
+        Raises ValueError for a mapping with problems.
+        """
+        is_skipped, is_refused = (
+            self.existing is choice for choice in (Existing.SKIP, Existing.REFUSE)
+        )
+        return read_cases(
+            table,
+            self.mapping,
+            taken=keys if is_refused else (),
+            skipped=keys if is_skipped else (),
+            titles=titles,
+        )
+
+
+def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
+    """Raise NoCasesError if no row is a case, and RowsRejectedError unless rejected rows may be left out."""
+    count = len(found.rejected)
+    rows = "1 row is" if count == 1 else f"{count} rows are"
+    if not found.cases and not found.skipped_rows:
+        raise NoCasesError(f"There is nothing to store: {rows} rejected.")
+    if count and not leaves_out:
+        raise RowsRejectedError(f"{rows} rejected. Correct the file, or choose to leave them out.")
+
+
+def upload_note(cases: tuple[CaseSpec, ...], name: str) -> str:
+    """Return the note of the version made from a table."""
+    return f"{counted(len(cases), 'case')} from {name}"[:200]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,8 @@ from django.utils.text import slugify
 
 from evaluators.templatetags.figures import GAPS, counted
 from runs.cases.services import put_cases
-from runs.cases.uploads import (
-    Existing,
-    TableReading,
-    check_rejected,
-    current_keys,
-    read_uploaded_cases,
-    upload_note,
-)
+from runs.cases.uploads import current_keys
 from runs.cli.command import (
-    FAILED,
     MISUSED,
     SiteCommand,
     UnknownNameError,
@@ -33,16 +25,15 @@ from runs.cli.command import (
     read_file,
 )
 from runs.cli.options import add_suite_file_options
+from runs.cli.table_in import TableIn, UnknownPartError, add_table_options
 from runs.cli.terminal import import_message, printable
 from runs.files.importing import ImportedOutputs, import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
-from runs.formats.table_mapping import CaseMapping, CasePart, find_part, guessed_input, suggest
-from runs.formats.tables import Table, read_table
-from runs.formats.tools import refuse_results
+from runs.formats.table_cases import upload_note
 from runs.models.suites import Suite
 from runs.scripts import prompt_programs
-from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.problems import Problem
 from runs.specs.profiles import get_profile
 from runs.suites.services import create_suite, written_titles
 
@@ -123,7 +114,7 @@ class Command(SiteCommand):
             metavar="NAME",
             help="Name of the target of these outputs; default: the file's name.",
         )
-        add_table_arguments(parser)
+        add_table_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Import everything and print a line about each part."""
@@ -198,35 +189,6 @@ def _import_outputs(path: Path, name: str | None) -> ImportedOutputs:
     )
 
 
-def add_table_arguments(parser: CommandParser) -> None:
-    """Take the options for tables of cases."""
-    parser.add_argument(
-        "--suite",
-        metavar="SLUG",
-        help="Suite that gets the cases of a table: CSV, JSON Lines or a JSON list. With --profile a "
-        "missing suite is created, by default with the name of the file.",
-    )
-    parser.add_argument(
-        "--map",
-        action="append",
-        default=[],
-        metavar="PART=COLUMN",
-        help="What a column of the table contains, if its name does not say: "
-        f"{', '.join(part for part in CasePart if part is not CasePart.IGNORED)}, or ignored; repeatable.",
-    )
-    parser.add_argument(
-        "--existing",
-        choices=[choice.value for choice in Existing],
-        default=Existing.UPDATE,
-        help="How to treat rows whose key exists in the suite: update (default), skip or refuse.",
-    )
-    parser.add_argument(
-        "--leave-out-rejected",
-        action="store_true",
-        help="Store the other rows of a table if some are rejected.",
-    )
-
-
 def check_table_options(options: dict[str, Any]) -> None:
     """Raise CommandError for options that do not go together."""
     paths: Sequence[Path] = options["paths"]
@@ -255,44 +217,16 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
     Raises UnreadableFileError with every rejected row unless they are left out, and DomainError.
     """
     [path] = options["paths"]
-    content = read_file(path)
-    refuse_results(content, str(path))
-    table = read_table(content, file=str(path))
     existing = _existing_suite(options)
-    mapping = _mapping(table, options["map"])
-    if problems := mapping.problems():
-        columns = ", ".join(table.columns)
-        raise UnreadableFileError(
-            [
-                Problem(f"{problem} with --map; columns are {columns}", str(path))
-                for problem in problems
-            ]
-        )
-    reading = TableReading(mapping, Existing(options["existing"]))
-    rows = read_uploaded_cases(table, reading, current_keys(existing), written_titles(existing))
-    rejected = [Problem(row.reason, str(path), row.line, key=row.column) for row in rows.rejected]
-    if rejected and not options["leave_out_rejected"]:
-        raise UnreadableFileError(rejected)
-    check_rejected(rows, leaves_out=True)
-    note = options["note"] or upload_note(rows.cases, path.name)
+    try:
+        table = TableIn.read(path, read_file(path), options)
+    except UnknownPartError as error:
+        raise _misuse(str(error)) from error
+    found = table.cases(current_keys(existing), written_titles(existing))
+    note = options["note"] or upload_note(found.cases, path.name)
     suite = existing or _create_suite(options)
-    stored = put_cases(suite, rows.cases, by=None, note=note)
-    pairs = zip(table.columns, mapping.parts, strict=True)
-    columns = ", ".join(f"{part}={column}" for column, part in pairs)
-    counts = f"{stored.added} added, {stored.changed} changed, {stored.unchanged} unchanged"
-    skipped = f", {rows.skipped_rows} skipped" if rows.skipped_rows else ""
-    left_out = f", {len(rejected)} rejected" if rejected else ""
-    sentences = [
-        f"{suite.slug}: version {stored.version}. {counts}{skipped}{left_out}. From {path}",
-        f"Read as {columns}",
-    ]
-    guessed = guessed_input(table)
-    if guessed and not options["map"]:
-        sentences.append(
-            f"No column is named like an input, so {guessed} was taken for its long texts. If that is "
-            "wrong, choose another with --map input=COLUMN."
-        )
-    return sentences, rejected
+    stored = asdict(put_cases(suite, found.cases, by=None, note=note))
+    return list(table.sentences(suite.slug, stored, found)), table.problems(found)
 
 
 def _file_slug(path: Path) -> str:
@@ -336,30 +270,3 @@ def _create_suite(options: dict[str, Any]) -> Suite:
         profile=get_profile(options["profile"]),
         is_kept=False,
     )
-
-
-def _mapping(table: Table, words: Sequence[str]) -> CaseMapping:
-    """Return the suggested mapping, overridden by --map; raises CommandError."""
-    suggested = suggest(table)
-    chosen: dict[int, CasePart] = {}
-    for word in words:
-        name, _, column = word.partition("=")
-        part = find_part(name)
-        if part is None:
-            raise _misuse(f"--map {word}: {name!r} is not one of {', '.join(CasePart)}.")
-        if column not in table.columns:
-            columns = ", ".join(table.columns)
-            raise CommandError(
-                f"--map {word}: there is no column {column!r}; there are {columns}.",
-                returncode=FAILED,
-            )
-        chosen[table.columns.index(column)] = part
-    # A suggested column loses its part if another was chosen for it and a case can have only one.
-    taken = {
-        part for part in chosen.values() if CaseMapping((CasePart.INPUT, part, part)).problems()
-    }
-    parts = tuple(
-        chosen.get(index, CasePart.METADATA if part in taken else part)
-        for index, part in enumerate(suggested.parts)
-    )
-    return replace(suggested, parts=parts)
