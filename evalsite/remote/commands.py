@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from evalsite.client import SERVER, TOKEN, Evalsite, EvalsiteError
 from evalsite.remote import FAILED, MISUSED
 from evalsite.remote.evaluation import add_evaluate_options, evaluate, run_name
-from evalsite.remote.suites import add_suite_options, export_suite, import_suites
+from evalsite.remote.suites import add_suite_options, export_suite, import_files
 from evaluators.scoring.types import DomainError
 from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
 from runs.cli.options import JSON, MARKDOWN, add_compare_options, add_export_options
@@ -35,6 +35,8 @@ EPILOGS = {
 PATH is a folder, a zip or a suite file, as on the site's own machine. It is read here: nothing is sent unless
 everything can be read. A suite that shares no case with the file is replaced only with --slug.
 
+With --suite, PATH is a table whose rows are cases of that suite of the site, read as on the site's own machine.
+
 exit codes:
   0  everything is stored
   2  wrong usage
@@ -43,6 +45,7 @@ exit codes:
 examples:
   evalsite import evals/ --server https://evals.example.com
   evalsite import refunds.yaml --slug refunds-2 --judge gpt
+  evalsite import cases.csv --suite refunds --map input=question
 """,
     "evaluate": f"""\
 {SITE}
@@ -104,14 +107,9 @@ examples:
 }
 # Options of the site's own machine that need what the API does not take, with the way to the same end.
 OUTPUTS_REMEDY = "Push the outputs into a run: evalsite evaluate SUITE --outputs FILE"
-TABLE_REMEDY = "Import a table of cases on the site, under From a spreadsheet, or send its rows to /api/suites/SUITE/cases"
 REFUSED: Mapping[tuple[str, str], str] = {
     ("import", "--note"): "The site itself says what a version changes; leave it out",
     **dict.fromkeys((("import", "--outputs"), ("import", "--target")), OUTPUTS_REMEDY),
-    **{
-        ("import", option): TABLE_REMEDY
-        for option in ("--suite", "--map", "--existing", "--leave-out-rejected")
-    },
 }
 
 
@@ -172,8 +170,12 @@ def _parser(name: str) -> Parser:
 
 
 def _add_import(parser: ArgumentParser) -> None:
+    # Imported here: reading files takes longer to load than a run of the site to start.
+    from runs.cli.table_in import add_table_options
+
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="What to import.")
     add_suite_options(parser)
+    add_table_options(parser)
 
 
 def _add_compare(parser: Parser) -> None:
@@ -212,7 +214,7 @@ PARSERS: Mapping[str, Callable[[Any], None]] = {
     "export": add_export_options,
 }
 RUN: Mapping[str, Callable[[Evalsite, Namespace, Parser], int]] = {
-    "import": import_suites,
+    "import": import_files,
     "evaluate": evaluate,
     "compare": _compare,
     "export": export_suite,

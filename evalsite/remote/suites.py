@@ -17,8 +17,11 @@ from runs.specs.problems import UnreadableFileError
 
 if TYPE_CHECKING:
     from runs.formats.finding import FoundSuite
+    from runs.specs.suites import SuiteWithCases
 
 NOT_FOUND = 404
+# Options of import that a table of cases does not have.
+OF_SUITE_FILES = ("slug", "profile", "judge")
 
 
 def add_suite_options(parser: ArgumentParser) -> None:
@@ -27,10 +30,47 @@ def add_suite_options(parser: ArgumentParser) -> None:
     parser.add_argument("--judge", metavar="SLUG", help="Language model that judges.")
 
 
-def import_suites(site: Evalsite, options: Namespace, _: ArgumentParser) -> int:
-    """Store the suites of the paths at the site, and return the exit code."""
+def import_files(site: Evalsite, options: Namespace, parser: ArgumentParser) -> int:
+    """Store the suites of the paths at the site, or with --suite the cases of a table, and return the exit code."""
+    if options.suite is not None:
+        return _import_table(site, options, parser)
+    if options.map:
+        parser.error("--map is for tables; name the suite of the table with --suite.")
     for _slug, message in store_suites(site, read_suites_at(options.paths, options), options):
         print_line(sys.stdout, message)
+    return DONE
+
+
+def _import_table(site: Evalsite, options: Namespace, parser: ArgumentParser) -> int:
+    from runs.cli.table_in import TableIn, UnknownPartError
+    from runs.formats.table_cases import title_from_input, upload_note
+
+    if wrong := next((name for name in OF_SUITE_FILES if vars(options)[name]), None):
+        parser.error(f"--{wrong} is for suite files; leave it out, or leave out --suite.")
+    if len(options.paths) != 1:
+        parser.error("--suite gets the cases of one table; name exactly one.")
+    [path] = options.paths
+    try:
+        table = TableIn.read(path, path.read_bytes(), vars(options))
+    except UnknownPartError as error:
+        parser.error(str(error))
+    suite = site.get(f"suites/{options.suite}")
+    current = _stored_suite(site, options.suite).cases if suite["case_count"] else ()
+    titles = {
+        case.key: case.title
+        for case in current
+        if case.title not in ("", title_from_input(case.input))
+    }
+    found = table.cases({case.key for case in current}, titles)
+    stored = {"added": 0, "changed": 0, "unchanged": 0, "version": suite["version"]}
+    if found.cases:
+        cases = [case.model_dump(mode="json") for case in found.cases]
+        body = {"cases": cases, "note": upload_note(found.cases, path.name)}
+        stored = site.post(f"suites/{options.suite}/cases", body)
+    for problem in table.problems(found):
+        print_line(sys.stderr, f"Note: {problem}")
+    for sentence in table.sentences(options.suite, stored, found):
+        print_line(sys.stdout, sentence)
     return DONE
 
 
@@ -83,16 +123,9 @@ def _keys(site: Evalsite, slug: str) -> set[str]:
 def export_suite(site: Evalsite, options: Namespace, _: ArgumentParser) -> int:
     """Write a suite of the site to the path of the options, and return the exit code."""
     from runs.cli.suite_out import write_out
-    from runs.formats.bundles import read_uploads
-    from runs.formats.finding import read_suites
 
-    version = {"version": options.version} if options.version else {}
-    content = site.file(f"suites/{options.suite}/file", **version)
-    name = "suite.zip" if content.startswith(b"PK") else "suite.yaml"
-    [found] = read_suites(read_uploads([(name, BytesIO(content))])).suites
-    suite = found.content.replace(slug=options.suite)
     written = write_out(
-        suite,
+        _stored_suite(site, options.suite, options.version),
         options.suite,
         options.out,
         options.format,
@@ -101,3 +134,14 @@ def export_suite(site: Evalsite, options: Namespace, _: ArgumentParser) -> int:
     if written:
         print_line(sys.stderr, f"{options.suite} is written to {', '.join(map(str, written))}")
     return DONE
+
+
+def _stored_suite(site: Evalsite, slug: str, version: int | None = None) -> SuiteWithCases:
+    """Return a suite of the site with its cases, at its current version unless another is named."""
+    from runs.formats.bundles import read_uploads
+    from runs.formats.finding import read_suites
+
+    content = site.file(f"suites/{slug}/file", **({"version": version} if version else {}))
+    name = "suite.zip" if content.startswith(b"PK") else "suite.yaml"
+    [found] = read_suites(read_uploads([(name, BytesIO(content))])).suites
+    return found.content.replace(slug=slug)

@@ -29,7 +29,7 @@ from tests.cli.test_evaluate_metrics import reply as metrics_reply
 from tests.cli.test_export import FILE, JUDGED
 from tests.evalsite.test_client import ADDRESS, Site
 from tests.support.agent_server import AgentServer, says
-from tests.support.factories import make_model, make_target, make_user
+from tests.support.factories import make_model, make_suite, make_target, make_user
 from tests.support.model_server import ModelServer, good
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -269,6 +269,42 @@ def test_what_is_imported_and_exported_is_the_same_as_there(
     assert "capitals: new, at version 1." in capsys.readouterr().out
 
 
+def test_a_table_of_cases_is_imported_as_there(capsys: Any) -> None:
+    assert call("import", "capitals.yaml") == 0
+    table = "nr,wording,Soll\nspain,Capital of Spain now?,Madrid\nnorway,Capital of Norway?,Oslo\nfiji,,Suva\n"
+    Path("more.csv").write_text(table)
+    given = ("more.csv", "--suite", "capitals", "--map", "input=wording", "--map", "expected=Soll")
+    Path("named.yaml").write_text(CAPITALS.replace("id: spain,", "id: spain, title: Iberia,"))
+    call("import", "named.yaml")
+    capsys.readouterr()
+    assert call("import", *given) == 3
+    assert (
+        "more.csv, line 4, wording: is empty; write what the case asks" in capsys.readouterr().err
+    )
+    assert call("import", *given, "--map", "soul=nr") == 2
+    assert "'soul' is not one of ignored, key" in capsys.readouterr().err
+    assert Suite.objects.get().version == 2
+
+    assert call("import", *given, "--leave-out-rejected") == 0
+    far = capsys.readouterr()
+    assert far.err == "Note: more.csv, line 4, wording: is empty; write what the case asks\n"
+    assert far.out.startswith("capitals: version 3. 1 added, 1 changed, 0 unchanged, 1 rejected.")
+    suite = Suite.objects.get()
+    assert suite.versions.get(number=3).note == "2 cases from more.csv"
+    spain = suite.cases.get(key="spain", is_current=True)
+    assert (spain.title, spain.input[0]["content"]) == ("Iberia", "Capital of Spain now?")
+
+    skipping = (*given, "--leave-out-rejected", "--existing", "skip")
+    assert call("import", *skipping) == 0
+    far = capsys.readouterr()
+    call_command("import", *skipping)
+    assert far == capsys.readouterr()
+    assert "0 unchanged, 2 skipped, 1 rejected. From more.csv" in far.out
+    make_suite(slug="empty")
+    assert call("import", *given[:1], "--suite", "empty", *given[3:], "--leave-out-rejected") == 0
+    assert "empty: version 2. 2 added" in capsys.readouterr().out
+
+
 def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
     assert evaluate(*WITH_COMMAND) == 1
     Path("agent.py").write_text('print("No idea")')
@@ -297,11 +333,10 @@ def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
             "list works only on the machine of the site, not with EVALSITE_SERVER",
         ),
         (("up", "--server", "x"), 2, "up works only on the machine of the site, not with --server"),
-        (
-            ("import", "a.csv", "--suite", "capitals"),
-            2,
-            "--suite is not an option for a site elsewhere. Import a table of cases on the site",
-        ),
+        (("import", "a.csv", "--suite", "capitals"), 3, "a.csv: No such file or directory."),
+        (("import", "a.csv", "b.csv", "--suite", "capitals"), 2, "name exactly one"),
+        (("import", "a.csv", "--suite", "a", "--slug", "b"), 2, "--slug is for suite files"),
+        (("import", "capitals.yaml", "--map", "input=a"), 2, "--map is for tables"),
         (("import", "--outputs=a.jsonl", "a.yaml"), 2, "evalsite evaluate SUITE --outputs FILE"),
         (("import", "a.yaml", "--note", "n"), 2, "The site itself says what a version changes"),
         (("evaluate", "capitals", *WITH_COMMAND, "--model", "m"), 2, "contradict each other"),
