@@ -136,9 +136,9 @@ def _check_what_answers(options: Namespace, files: FileOptions, parser: Argument
 def _check_judging(options: Namespace, parser: ArgumentParser, *, others: bool) -> None:
     if options.outputs_of and others:
         parser.error("--outputs-of says what answers; name nothing else that does.")
-    if (options.version or options.filter) and not options.outputs_of:
+    if (options.version or options.filter or options.ask_again) and not options.outputs_of:
         parser.error(
-            "--version and --filter are for stored outputs; name their run with --outputs-of."
+            "--version, --filter and --ask-again are for stored outputs; name their run with --outputs-of."
         )
     if options.outputs_of and (options.tag or options.repetitions != 1):
         parser.error(
@@ -304,6 +304,7 @@ def _judge_again(
         "judge": options.judge,
         "cases": options.case,
         "filter": options.filter,
+        "ask_again": options.ask_again,
         "concurrency": options.concurrency,
         "budget_usd": options.budget,
         "rules": {"samples": options.samples, "metrics": _metrics(site, slug, options)},

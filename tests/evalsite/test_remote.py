@@ -170,7 +170,9 @@ def test_models_and_several_targets_are_asked_by_the_site(
     assert "already another target named one with two" in capsys.readouterr().err
 
 
-def test_the_metrics_of_one_run_are_chosen_as_there(model_server: ModelServer) -> None:
+def test_the_metrics_of_one_run_are_chosen_as_there_and_its_judge_asked_again(
+    model_server: ModelServer, capsys: Any
+) -> None:
     make_model(slug="judge", base_url=model_server.base_url)
     model_server.behave(then=good(metrics_reply({"input": {}}, {"tool_routing": 5})))
     work = {"name": "work", "type": "metrics_judge"}
@@ -183,6 +185,17 @@ def test_the_metrics_of_one_run_are_chosen_as_there(model_server: ModelServer) -
     assert call("evaluate", "travel.yaml", *given, "--summary", "all.json") == 0
     [change] = json.loads(Path("all.json").read_text())["changed"]
     assert (change["name"], change["new"]) == ("metric.response_delivery", None)
+
+    # The question is the same, so the score is kept, unless judges are to be asked all the same.
+    again = ("evaluate", "travel", "--outputs-of", "travel#1", "--metric", "tool_routing")
+    for option, calls, text in (
+        ((), 0, "1 of 1 score is kept at no cost; no judge call."),
+        (("--ask-again",), 1, "1 judge call"),
+    ):
+        capsys.readouterr()
+        assert call(*again, *option) == 0
+        assert text in capsys.readouterr().err
+        assert Run.objects.latest("pk").model_calls.count() == calls
 
 
 def test_ctrl_c_stops_the_run_and_run_goes_on_with_the_rest(
@@ -358,6 +371,11 @@ def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
             "--metric: capitals has no metrics judge.",
         ),
         (("evaluate", "capitals"), 2, "say what answers"),
+        (
+            ("evaluate", "capitals", *WITH_COMMAND, "--ask-again"),
+            2,
+            "--ask-again are for stored outputs",
+        ),
         (("evaluate", "capitals", *WITH_COMMAND, "--concurrency", "0"), 2, "write 1 or more"),
         (
             ("evaluate", "capitals", *WITH_COMMAND, "--run", "capitals:1", "--judge", "j"),
