@@ -52,7 +52,17 @@ def bootstrap_interval(
         drawn = generator.multinomial(len(counts), times / len(counts), resamples) @ kinds
     else:
         drawn = _draw(counts, generator, resamples)
-    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return percentile_interval(drawn[:, 0] / drawn[:, 1])
+
+
+def percentile_interval(values: npt.NDArray[np.float64]) -> tuple[float, float] | None:
+    """Return the 95% percentile interval of a figure of resamples, leaving out nan; None without any."""
+    import numpy as np
+
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return None
+    low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluators.scoring.intervals import LEVEL, RESAMPLES, wilson_interval
+from evaluators.scoring.intervals import RESAMPLES, percentile_interval, wilson_interval
 from evaluators.scoring.numbers import rounded
 from runs.engine.review_rules import VERDICTS
 
@@ -175,11 +175,13 @@ def _kappa_interval(
     into = np.zeros((len(kinds), size, size))
     into[np.arange(len(kinds)), kinds[:, 0].astype(int), kinds[:, 1].astype(int)] = kinds[:, 2]
     values = kappas(np.tensordot(counts, into, axes=1), quadratic=quadratic)
-    known = values[~np.isnan(values)]
-    if not known.size:
-        return None, None
-    low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return rounded(float(low)), rounded(float(high))
+    return rounded_interval(values)
+
+
+def rounded_interval(values: FloatArray) -> tuple[float | None, float | None]:
+    """Return the rounded ends of the percentile interval of resampled values, None without any."""
+    ends = percentile_interval(values)
+    return (rounded(ends[0]), rounded(ends[1])) if ends else (None, None)
 
 
 def _number(value: float) -> float | None:

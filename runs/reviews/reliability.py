@@ -8,9 +8,17 @@ from itertools import combinations
 
 import numpy as np
 
-from evaluators.scoring.intervals import LEVEL, RESAMPLES
+from evaluators.scoring.intervals import RESAMPLES
 from evaluators.scoring.numbers import rounded
-from runs.reviews.agreement import FEWEST, FloatArray, JudgeAgreement, Pair, Rate, measure_agreement
+from runs.reviews.agreement import (
+    FEWEST,
+    FloatArray,
+    JudgeAgreement,
+    Pair,
+    Rate,
+    measure_agreement,
+    rounded_interval,
+)
 
 # From this many decisions on one thing, they can differ.
 FEWEST_DECISIONS = 2
@@ -80,7 +88,7 @@ def measure_people(
         sums.reshape(-1, size, size) for sums in _sums_and_resamples(rows[:, :-2], seed)
     )
     alpha = alphas(tables, is_ordinal=is_ordinal)[0]
-    low, high = _percentiles(alphas(resampled, is_ordinal=is_ordinal))
+    low, high = rounded_interval(alphas(resampled, is_ordinal=is_ordinal))
     machine, machine_resampled = _sums_and_resamples(rows[:, -2:], seed)
     return PeopleAgreement(
         n=len(shared),
@@ -148,18 +156,10 @@ def _sums_and_resamples(rows: FloatArray, seed: int) -> tuple[FloatArray, FloatA
     return total, resamples
 
 
-def _percentiles(values: FloatArray) -> tuple[float | None, float | None]:
-    known = values[~np.isnan(values)]
-    if not known.size:
-        return None, None
-    low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return rounded(float(low)), rounded(float(high))
-
-
 def _rate(share: FloatArray, resampled: FloatArray, count: int) -> Rate:
     if not count:
         return Rate(None, None, None, 0)
-    return Rate(rounded(float(share[0])), *_percentiles(resampled), count)
+    return Rate(rounded(float(share[0])), *rounded_interval(resampled), count)
 
 
 @dataclass(frozen=True, slots=True)
