@@ -34,6 +34,8 @@ HUGE = Decimal(10) ** 15
 
 # Means of the same numbers may differ by rounding errors.
 NO_WIDTH = 1e-9
+# A smaller p has no figure; from the second on it has a decimal less.
+MIN_P, COARSE_P = 0.001, 0.1
 
 AnyNumber = float | int | Decimal
 
@@ -83,6 +85,15 @@ def interval(ends: tuple[float, float] | None) -> str:
     if high - low < NO_WIDTH:
         return "every case alike: no interval"
     return f"{pct(low)} to {pct(high)}"
+
+
+def p_value(p: float | None) -> str:
+    """Format a p: `p = 0.39`, `p = 0.034`, `p < 0.001`; "" for None."""
+    if p is None:
+        return ""
+    if p < MIN_P:
+        return f"p < {MIN_P}"
+    return f"p = {p:.3f}" if p < COARSE_P else f"p = {p:.2f}"
 
 
 def threshold(share: AnyNumber | None) -> str:

@@ -16,11 +16,11 @@ from django.db.models.functions import Cast
 
 from evaluators.scoring.numbers import mean
 from evaluators.scoring.significance import evidence
-from evaluators.templatetags.figures import MISSING, delta, pct
+from evaluators.templatetags.figures import MISSING, delta, p_value, pct
 from runs import lists
 from runs.compare.changes import EVERY, ComparisonQuery
 from runs.compare.comparison import Comparison
-from runs.compare.conclusion import chance_text, format_p
+from runs.compare.conclusion import chance_text
 from runs.compare.evidence import (
     Columns,
     Paired,
@@ -203,5 +203,5 @@ def _figure(paired: Paired, means: Sequence[float | None]) -> GroupFigure:
         means=" → ".join(map(pct, means)) if paired.cases else MISSING,
         change=delta(paired.mean, "pts"),
         tone=TONES.get(paired.change, ""),
-        chance=f"{text} ({format_p(paired.p)})" if paired.p is not None else "too few cases",
+        chance=f"{text} ({p_value(paired.p)})" if paired.p is not None else "too few cases",
     )

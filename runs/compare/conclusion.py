@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluators.templatetags.figures import counted, delta, pct, threshold
+from evaluators.templatetags.figures import counted, delta, p_value, pct, threshold
 from runs.compare.comparison import Comparison
 from runs.compare.evidence import IMPROVED, NO_CLEAR_CHANGE, REGRESSED, TOO_FEW_CASES, Paired
 from runs.compare.sides import run_gates
@@ -16,8 +16,6 @@ REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconc
 STILL_RUNNING, NOT_COMPLETED = "still running", "not completed"
 NOT_COMPARABLE, TOO_FEW_SHARED = "not comparable", "too few shared cases"
 ONLY_JUDGING = "only the judging differs"
-MIN_P = 0.001
-FINE_P = 0.1
 
 
 def missed_gates_text(run: Run) -> str:
@@ -142,15 +140,6 @@ def conclude(
     )
 
 
-def format_p(p: float | None) -> str:
-    """Format a p: `p = 0.39`, `p = 0.034`, `p < 0.001`; "" for None."""
-    if p is None:
-        return ""
-    if p < MIN_P:
-        return "p < 0.001"
-    return f"p = {p:.3f}" if p < FINE_P else f"p = {p:.2f}"
-
-
 def _obstacle(comparison: Comparison, is_forced: bool, least_cases: int) -> tuple[str, str]:
     """Return the kind and the text of an obstacle to a conclusion, "" and "" without one."""
     for side in (comparison.baseline, comparison.candidate):
@@ -229,10 +218,10 @@ def _evidence(comparison: Comparison) -> str:
         )
     sentences = [
         f"Over {counted(rate.cases, 'shared case')} the pass rate changed by {_moved(rate)} "
-        f"({format_p(rate.p)}, {evidence.test})."
+        f"({p_value(rate.p)}, {evidence.test})."
     ]
     if score.p is not None:
-        sentences.append(f"The mean score changed by {_moved(score)} ({format_p(score.p)}).")
+        sentences.append(f"The mean score changed by {_moved(score)} ({p_value(score.p)}).")
         sentences.append("Both p are corrected by Holm's method.")
     return " ".join(sentences)
 

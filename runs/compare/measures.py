@@ -14,12 +14,13 @@ from evaluators.templatetags.figures import (
     duration,
     money,
     nearest,
+    p_value,
     pct,
     sign,
 )
 from evaluators.templatetags.ui import as_text
 from runs.compare.comparison import Comparison
-from runs.compare.conclusion import chance_text, format_p
+from runs.compare.conclusion import chance_text
 from runs.compare.evidence import (
     DIMENSION,
     EVALUATOR,
@@ -207,7 +208,7 @@ def _chance(paired: Paired) -> Sequence[str]:
     if paired.mean is None:
         return ("No shared case has a verdict on both sides",)
     text = _sentence(chance_text(paired))
-    return (f"{text} ({format_p(paired.p)})" if paired.p is not None else text,)
+    return (f"{text} ({p_value(paired.p)})" if paired.p is not None else text,)
 
 
 def _method(name: str, paired: Paired) -> Sequence[str]:
@@ -315,7 +316,7 @@ def _metric_row(
     is_clear = paired.change in TONES
     bar = interval_bar(paired.mean, axis, ends, is_coloured=is_clear)
     low, high = map(format_mean_change, ends)
-    p = format_p(paired.p) if paired.p is not None else "too few cases to test"
+    p = p_value(paired.p) if paired.p is not None else "too few cases to test"
     return MetricRow(
         name=change.name,
         path=path,

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evaluators.templatetags.figures import GAPS, delta, duration, money, pct, score, threshold
+from evaluators.templatetags.figures import (
+    GAPS,
+    delta,
+    duration,
+    money,
+    p_value,
+    pct,
+    score,
+    threshold,
+)
 from runs.compare import conclusion as conclusions
 from runs.compare.comparison import Comparison
-from runs.compare.conclusion import format_p
 from runs.compare.judge_noise import judge_noise
 from runs.compare.markdown import comparison_comment
 from runs.compare.measures import format_mean, format_mean_change
@@ -152,7 +160,7 @@ def _measured(comparison: Comparison) -> Iterator[str]:
                 *means,
                 format_mean_change(paired.mean),
                 interval,
-                format_p(paired.p),
+                p_value(paired.p),
                 f"{paired.cases}",
             )
         )
