@@ -14,7 +14,7 @@ from runs.api.schema import SLUG, reads
 from runs.documents import Document
 from runs.models.suites import Suite
 from runs.reviews.agreement import JudgeAgreement, Rate
-from runs.reviews.judge_agreement import RunScope
+from runs.reviews.judge_agreement import EVALUATOR, RunScope
 from runs.reviews.judges import JudgedOutputs, JudgedSubject, judged_outputs
 from runs.reviews.judges_page import conclusion_text, judge_choice, judging_rows, pairs_of_judgings
 from runs.reviews.people import Decided, DecidedSubject, people_decisions
@@ -125,7 +125,7 @@ class SubjectDoc(Document):
     def make(cls, subject: DecidedSubject, seed: int) -> Self:
         """Describe a subject."""
         figures = subject.figures(seed)
-        listed = [] if subject.by == "evaluator" else subject.disagreements()
+        listed = [] if subject.by == EVALUATOR else subject.disagreements()
         return cls(
             kind=subject.by,
             name=subject_label(subject),
@@ -141,9 +141,7 @@ class SubjectDoc(Document):
                     second=pair.second,
                     decided=pair.agreement.n,
                     agreement=rate_document(pair.agreement.agreement),
-                    kappa=CoefficientDoc(
-                        value=pair.agreement.kappa, low=pair.agreement.low, high=pair.agreement.high
-                    ),
+                    kappa=kappa_document(pair.agreement),
                     first_stricter=pair.agreement.stricter,
                     second_stricter=pair.agreement.kinder,
                 )
@@ -168,6 +166,8 @@ class PeopleAgreementDoc(Document):
     """How many further decisions broke a tie; they are among the disagreements, not in the figures."""
     waiting: int
     """How many results wait for one more reviewer; they are not counted yet."""
+    unread: int
+    """How many results are left out because the record of their run cannot be read."""
     subjects: list[SubjectDoc]
     """What people decided: the verdict first, then evaluators, outcomes and metrics."""
 
@@ -175,6 +175,11 @@ class PeopleAgreementDoc(Document):
 def rate_document(rate: Rate) -> RateDoc:
     """Describe a share."""
     return RateDoc(share=rate.share, low=rate.low, high=rate.high, of=rate.of)
+
+
+def kappa_document(agreement: JudgeAgreement) -> CoefficientDoc:
+    """Describe the kappa of two sides."""
+    return CoefficientDoc(value=agreement.kappa, low=agreement.low, high=agreement.high)
 
 
 @reads(
@@ -199,6 +204,7 @@ def people_agreement(request: Request, slug: str) -> Response:
         unasked=found.unasked,
         ties_broken=found.later,
         waiting=found.waiting,
+        unread=found.unread,
         subjects=[SubjectDoc.make(subject, suite.pk) for subject in found.subjects],
     )
     return Response(document.as_json())
@@ -293,13 +299,13 @@ class JudgesDoc(Document):
     suite: str
     """The short name of the suite."""
     outputs_of: int | None
-    """The number of the run that has the outputs first; null where none were judged again."""
+    """The number of the run that has the outputs first; null where no other run judged them."""
+    left_out: int
+    """How many older judgings of these outputs are not counted."""
+    unread: int
+    """How many runs are left out because their record cannot be read."""
     evaluators: list[JudgedEvaluatorDoc]
     """The verdict first, then evaluators that ask a model."""
-
-
-def _coefficient(agreement: JudgeAgreement) -> CoefficientDoc:
-    return CoefficientDoc(value=agreement.kappa, low=agreement.low, high=agreement.high)
 
 
 def _judged_evaluator(
@@ -324,7 +330,7 @@ def _judged_evaluator(
                 judge=row.models,
                 results=row.figures.n,
                 agreement=rate_document(row.agreement.agreement),
-                kappa=_coefficient(row.agreement),
+                kappa=kappa_document(row.agreement),
                 stricter=row.agreement.stricter,
                 more_lenient=row.agreement.kinder,
                 bias=BiasDoc(
@@ -343,7 +349,7 @@ def _judged_evaluator(
                 first=first,
                 second=second,
                 agreement=rate_document(agreement.agreement),
-                kappa=_coefficient(agreement),
+                kappa=kappa_document(agreement),
             )
             for first, second, agreement in pairs_of_judgings(subject, seed)
         ],
@@ -359,9 +365,13 @@ def judges(request: Request, slug: str) -> Response:
     number = JudgesParams.read(request).get("run", 0)
     suite = get_object_or_404(Suite, slug=slug)
     found = judged_outputs(suite, number)
+    if found and number and found.source.number != number:
+        found = None
     document = JudgesDoc(
         suite=suite.slug,
         outputs_of=found.source.number if found else None,
+        left_out=found.left_out if found else 0,
+        unread=found.unread if found else 0,
         evaluators=[_judged_evaluator(found, subject, suite.pk) for subject in found.subjects]
         if found
         else [],

@@ -270,22 +270,30 @@ def _judged(row: Result, machine: str, person: str, score: float | None = None) 
 
 
 def evaluator_verdicts(
-    rows: Sequence[Result], plans: Mapping[int, Plan], paths: Collection[str] | None = None
+    rows: Sequence[Result],
+    plans: Mapping[int, Plan],
+    scores: QuerySet[EvaluatorScore] | None = None,
 ) -> dict[str, list[JudgedResult]]:
-    """Return by path the verdicts of each evaluator below the root, by the bands of its run; None for all paths."""
+    """Return by path the verdicts of each evaluator below the root, by the bands of its run.
+
+    Only of the given `scores`; None for every score of the results.
+    """
     by_id = {row.pk: row for row in rows}
     by_path: dict[str, list[JudgedResult]] = {}
-    scores = EvaluatorScore.objects.filter(result__in=by_id, state=ScoreState.SCORED).exclude(
-        path=""
-    )
-    if paths is not None:
-        scores = scores.filter(path__in=paths)
-    for result, path, score in scores.order_by("position", "result_id").values_list(
+    nodes: dict[tuple[int, int], Mapping[str, EvaluatorSpec]] = {}
+    if scores is None:
+        scores = EvaluatorScore.objects.filter(result__in=by_id)
+    scored = scores.filter(state=ScoreState.SCORED).exclude(path="")
+    for result, path, score in scored.order_by("position", "result_id").values_list(
         "result_id", "path", "score"
     ):
-        row = by_id[result]
+        if (row := by_id.get(result)) is None:
+            continue
         plan = plans[row.run_id]
-        node = _nodes(plan.root, row.case).get(path)
+        tree = row.run_id, row.case_id if row.case.evaluators else 0
+        if tree not in nodes:
+            nodes[tree] = _nodes(plan.root, row.case)
+        node = nodes[tree].get(path)
         if score is None or node is None:
             continue
         own = node.counted_score(score)

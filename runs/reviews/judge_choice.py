@@ -49,10 +49,16 @@ class JudgingFigures:
     """
 
     key: int
+    reference: int
     n: int
     of: int
     people: JudgeAgreement
     bias: MeanDifference
+
+    @property
+    def is_reference(self) -> bool:
+        """Tell whether the others are compared with it."""
+        return self.key == self.reference
 
 
 def measure_judging(
@@ -70,6 +76,7 @@ def measure_judging(
     ]
     return JudgingFigures(
         key=key,
+        reference=reference,
         n=len(judged),
         of=len(outputs),
         people=measure_agreement(decided, seed=seed),

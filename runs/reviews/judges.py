@@ -83,11 +83,16 @@ class JudgedSubject:
 
 @dataclass(frozen=True, slots=True)
 class JudgedOutputs:
-    """The outputs of one run and its judgings, at most six, the newest ones, of `count` in all."""
+    """The outputs of one run and its judgings, the first and the newest ones, at most six.
+
+    `left_out` older ones are not among them; the record of `unread` others cannot be read. `sources` are the numbers
+    of all runs whose outputs were judged again.
+    """
 
     source: Run
+    sources: Sequence[int]
     judgings: Sequence[Judging]
-    count: int
+    left_out: int
     subjects: Sequence[JudgedSubject]
     unread: int
 
@@ -110,10 +115,11 @@ def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
     runs = [source, *again[-(MAX_JUDGINGS - 1) :]]
     plans = dict(readable_plans({run.pk for run in runs}))
     readable = [run for run in runs if run.pk in plans]
-    rows = list(same_outputs(source, readable))
+    every = list(same_outputs(source, runs))
+    rows = [row for row in every if row.run_id in plans]
     places = {row.pk: (row.case.key, row.repetition) for row in rows}
     numbers = {run.pk: run.number for run in readable}
-    people = people_verdicts(rows, source)
+    people = people_verdicts(every, source)
     costs, models = _costs(readable)
     verdicts: _Opinions = defaultdict(dict)
     for row in rows:
@@ -121,26 +127,24 @@ def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
             opinion = OutputOpinion(row.verdict, row.score)
             verdicts[places[row.pk]][numbers[row.run_id]] = opinion
     subjects = [_subject("", verdicts, people, costs, models)]
-    kept = set(
-        EvaluatorScore.objects.filter(result__in=places, details__has_key=KEPT)
-        .order_by()
-        .values_list("result_id", "path")
-    )
-    judged_paths = {path for _, path in models} - {""}
-    for path, judged in evaluator_verdicts(rows, plans, judged_paths).items():
+    # By run: of large runs there are more results than a query takes parameters.
+    own = EvaluatorScore.objects.filter(
+        result__run__in=readable, path__in={path for _, path in models}
+    ).exclude(details__has_key=KEPT)
+    for path, judged in evaluator_verdicts(rows, plans, own).items():
         opinions: _Opinions = defaultdict(dict)
         for entry in judged:
-            if (entry.result, path) not in kept:
-                opinion = OutputOpinion(entry.pair.machine, entry.score)
-                opinions[places[entry.result]][entry.run] = opinion
+            opinion = OutputOpinion(entry.pair.machine, entry.score)
+            opinions[places[entry.result]][entry.run] = opinion
         subjects.append(_subject(path, opinions, people, costs, models))
     return JudgedOutputs(
         source=source,
+        sources=list(families),
         judgings=[
             Judging(run.number, run.suite_version, run.judge_name, run.pk == source.pk)
             for run in readable
         ],
-        count=len(again) + 1,
+        left_out=len(again) + 1 - len(runs),
         subjects=subjects,
         unread=len(runs) - len(readable),
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from evaluators.templatetags.figures import MISSING, counted, down, money, pct
+from evaluators.scoring.significance import MIN_CASES
+from evaluators.templatetags.figures import MISSING, counted, money, p_value, pct
 from runs.formats.tables import csv_text
 from runs.lists import Control
 from runs.models.suites import Suite
-from runs.results.judgings import judged_sources
 from runs.reviews.agreement import FEWEST, JudgeAgreement
 from runs.reviews.agreement_page import kappa_text, rate_interval, signed
 from runs.reviews.judge_choice import (
@@ -24,7 +24,6 @@ from runs.reviews.judge_choice import (
     measure_judging,
 )
 from runs.reviews.judges import (
-    MAX_JUDGINGS,
     JudgedOutputs,
     JudgedSubject,
     JudgesQuery,
@@ -54,7 +53,6 @@ class JudgingRow:
     models: str
     figures: JudgingFigures
     cost: JudgingCost
-    is_reference: bool
 
     @property
     def label(self) -> str:
@@ -141,23 +139,18 @@ class JudgesPage:
     columns: Sequence[Judging]
     evaluators: Sequence[JudgedEvaluatorRow]
     between: Sequence[BetweenRow]
-    sources: Sequence[int]
 
     @property
     def controls(self) -> list[Control]:
         """Return the fields of the filter."""
-        runs = ((number, f"Outputs of #{number}") for number in sorted(self.sources, reverse=True))
+        sources = sorted(self.found.sources, reverse=True)
+        runs = ((number, f"Outputs of #{number}") for number in sources)
         return [self.query.select("run", "Outputs", runs, "Judged last")]
 
     @property
     def hidden(self) -> Sequence[tuple[str, str]]:
         """Return the hidden fields of the filter."""
         return self.query.hidden("run")
-
-    @property
-    def left_out(self) -> int:
-        """Return how many older judgings are not shown."""
-        return max(self.found.count - MAX_JUDGINGS, 0)
 
 
 def judges_page(suite: Suite, query: JudgesQuery) -> JudgesPage | None:
@@ -190,7 +183,6 @@ def judges_page(suite: Suite, query: JudgesQuery) -> JudgesPage | None:
             BetweenRow(labels[first], labels[second], agreement)
             for first, second, agreement in pairs_of_judgings(shown, suite.pk)
         ],
-        sources=list(judged_sources(suite)),
     )
 
 
@@ -221,8 +213,7 @@ def judging_rows(found: JudgedOutputs, subject: JudgedSubject, seed: int) -> Ite
         if measured is not None:
             models = subject.models.get(judging.number) or judging.judge or "no model"
             cost = subject.costs.get(judging.number, JudgingCost())
-            is_reference = judging.number == subject.keys[0]
-            yield JudgingRow(judging, models, measured, cost, is_reference)
+            yield JudgingRow(judging, models, measured, cost)
 
 
 def pairs_of_judgings(
@@ -239,23 +230,28 @@ def conclusion_text(choice: JudgeChoice, rows: Sequence[JudgingRow]) -> str:
     if len(rows) < 2:
         return "Only one judge scored this, so there is nothing to choose."
     if choice.state == TOO_FEW or choice.best is None:
+        needed = (
+            f"and {FEWEST} are needed"
+            if choice.decided < FEWEST
+            else f"but of fewer than {MIN_CASES} cases"
+        )
         return (
             f"The evidence does not suffice: people decided {counted(choice.decided, 'result')} that every judge "
-            f"scored, and {FEWEST} are needed."
+            f"scored, {needed}."
         )
     best = by_number[choice.best]
     share = pct(choice.right[choice.best] / choice.decided)
-    p = down(choice.p or 0, 3)
+    p = p_value(choice.p)
     if choice.state == CLEAR:
         return (
             f"Use {best.label}: it decides like people on {share} of {counted(choice.decided, 'result')}, more than "
-            f"every other judge (p ≤ {p})."
+            f"every other judge ({p})."
         )
     *others, last = (by_number[key].label for key in choice.alike)
     names = f"{', '.join(others)} and {last}"
     text = (
         f"The evidence does not suffice to tell {names} apart on {counted(choice.decided, 'result')} that people "
-        f"decided (p = {p})"
+        f"decided ({p})"
     )
     if choice.cheapest is None:
         return f"{text}."

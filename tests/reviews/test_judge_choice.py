@@ -16,6 +16,8 @@ from runs.reviews.judge_choice import (
     measure_between,
     measure_judging,
 )
+from runs.reviews.judges import Judging, JudgingCost
+from runs.reviews.judges_page import JudgingRow, conclusion_text
 
 SCORES = {"pass": 0.9, "fail": 0.3}
 OTHER = {"pass": "fail", "fail": "pass"}
@@ -74,7 +76,21 @@ def test_too_few_decisions_choose_nothing() -> None:
     found = choose(undecided, 1, 2)
     assert (found.state, found.decided, found.best, found.p) == ("too few", 19, None, None)
     # Twenty-four results of six cases are six cases.
-    assert choose(outputs_of(FIRST, SECOND, repetitions=4), 1, 2).state == "too few"
+    of_six = outputs_of(FIRST, SECOND, repetitions=4)
+    choice = choose(of_six, 1, 2)
+    assert choice.state == "too few"
+    rows = [
+        JudgingRow(
+            Judging(key, 1, "juno", is_first=key == 1),
+            "juno",
+            measure_judging(of_six, key, 1, seed=1),
+            JudgingCost(),
+        )
+        for key in (1, 2)
+    ]
+    assert conclusion_text(choice, rows) == (
+        "The evidence does not suffice: people decided 24 results that every judge scored, but of fewer than 10 cases."
+    )
     assert choose(outputs, 1).state == "too few"
     assert choose([], 1, 2).decided == 0
 

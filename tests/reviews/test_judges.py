@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 from evaluators.scoring.types import Verdict
 from runs.models.database import database_now
-from runs.models.results import Result
+from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run
 from runs.reviews.services import ReviewDecision, ask_for_review, decide
 from tests.api.site import get
@@ -67,7 +67,7 @@ def source() -> Run:
 def test_the_page_says_which_judge_to_use_and_why(source: Run, viewer_client: Client) -> None:
     said = page_words(viewer_client)
     assert (
-        "Use juno-max (#2): it decides like people on 95.8% of 24 results, more than every other judge (p ≤ 0.003)."
+        "Use juno-max (#2): it decides like people on 95.8% of 24 results, more than every other judge (p = 0.004)."
         in said
     )
     assert "juno-mini run #1 , v1 24 of 24 58.3% 38.8% to 75.5%, of 24 decisions" in said
@@ -91,12 +91,19 @@ def test_the_page_says_which_judge_to_use_and_why(source: Run, viewer_client: Cl
         "/api/suites/support/agreement/judges",
         "/api/suites/{slug}/agreement/judges",
     )
-    assert found["outputs_of"] == 1
+    assert (found["outputs_of"], found["left_out"], found["unread"]) == (1, 0, 0)
     verdict, evaluator = found["evaluators"]
     assert (verdict["choice"]["state"], verdict["choice"]["best"]) == ("clear", 2)
     assert verdict["choice"]["sentence"] in said
     assert verdict["judges"][1]["bias"]["mean"] == pytest.approx(float(rows[1]["bias"]), abs=1e-6)
     assert evaluator["between"][0]["agreement"]["share"] == pytest.approx(15 / 24)
+    # No other run judged the outputs of this one, and those of #1 are not shown in their place.
+    other = viewer_client.get("/api/suites/support/agreement/judges?run=2").json()
+    assert (other["outputs_of"], other["evaluators"]) == (None, [])
+    # An evaluator that the first run did not have is compared from the second on.
+    EvaluatorScore.objects.filter(result__run=source).delete()
+    first = viewer_client.get(f"{PAGE}?evaluator=tone").content.decode()
+    assert first.count("reference") == 3
 
 
 def test_kept_scores_and_replaced_outputs_are_no_second_opinion(
@@ -119,6 +126,13 @@ def test_kept_scores_and_replaced_outputs_are_no_second_opinion(
     assert "of 22 results" in said
     Run.objects.filter(pk=again.pk).update(snapshot=again.snapshot | {"version": 99})
     assert "1 run left out." in page_words(viewer_client)
+    # Without its record, the source still says what it replaced.
+    Run.objects.filter(pk=again.pk).update(snapshot=again.snapshot)
+    Run.objects.filter(pk=source.pk).update(snapshot=source.snapshot | {"version": 99})
+    said = page_words(viewer_client)
+    assert "1 run left out." in said
+    assert "juno-max run #2 , v1 22 of 22" in said
+    assert "24 decisions" not in said
 
 
 def test_without_a_second_judging_there_is_nothing_to_compare_and_queries_do_not_grow(
