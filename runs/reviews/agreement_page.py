@@ -35,6 +35,7 @@ from runs.reviews.judge_agreement import (
     scope_text,
     suite_agreement,
 )
+from runs.reviews.people import PeopleQuery
 from runs.suites.drafts import get_draft, is_stored
 
 MINUS = "−"
@@ -260,6 +261,24 @@ def agreement_csv(judges: Sequence[JudgeRow]) -> str:
     )
 
 
+def scope_controls(
+    query: AgreementQuery | PeopleQuery, choices: Sequence[CountedRun]
+) -> list[Control]:
+    """Return the fields that choose which runs count; the judge only where there are several."""
+    versions = sorted({run.version for run in choices}, reverse=True)
+    since = ((version, f"Since v{version}") for version in versions)
+    runs = ((run.number, f"#{run.number}, v{run.version}") for run in choices)
+    judges = sorted({run.judge for run in choices if run.judge})
+    names = zip(judges, judges, strict=True)
+    shown = [
+        query.select("since", "Versions", since, "All versions"),
+        query.select("run", "Run", runs, "All runs"),
+    ]
+    if len(judges) > 1 or query.judge:
+        shown.append(query.select("judge", "Judge", names, "All judges"))
+    return shown
+
+
 @dataclass(frozen=True, slots=True)
 class AgreementPage:
     """The whole page; `columns` are the categories of reviewers, `over` says which runs count."""
@@ -342,19 +361,8 @@ class AgreementPage:
 
     @property
     def controls(self) -> list[Control]:
-        """Return the fields of the filter; the judge only where there are several."""
-        versions = sorted({run.version for run in self.choices}, reverse=True)
-        since = ((version, f"Since v{version}") for version in versions)
-        runs = ((run.number, f"#{run.number}, v{run.version}") for run in self.choices)
-        judges = sorted({run.judge for run in self.choices if run.judge})
-        names = zip(judges, judges, strict=True)
-        shown = [
-            self.query.select("since", "Versions", since, "All versions"),
-            self.query.select("run", "Run", runs, "All runs"),
-        ]
-        if len(judges) > 1 or self.query.judge:
-            shown.append(self.query.select("judge", "Judge", names, "All judges"))
-        return shown
+        """Return the fields of the filter."""
+        return scope_controls(self.query, self.choices)
 
     @property
     def hidden(self) -> Sequence[tuple[str, str]]:

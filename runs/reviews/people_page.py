@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import counted
@@ -19,6 +19,7 @@ from runs.reviews.agreement_page import (
     coefficient_text,
     kappa_text,
     rate_interval,
+    scope_controls,
 )
 from runs.reviews.judge_agreement import (
     EVALUATOR,
@@ -27,6 +28,7 @@ from runs.reviews.judge_agreement import (
     VERDICT,
     CountedRun,
     counted_runs,
+    mixture_text,
 )
 from runs.reviews.people import (
     Decided,
@@ -70,6 +72,24 @@ class SubjectRow:
     def machine_interval(self) -> str:
         """Return the interval of the share of decisions that the automatic verdict equals."""
         return rate_interval(self.figures.machine)
+
+    @property
+    def conclusion(self) -> str:
+        """Say how far the automatic verdict agrees with people, measured by how far they agree with each other."""
+        people, machine = self.figures.share, self.figures.machine
+        if self.figures.is_few:
+            return "Too few results were decided by two people to compare the judge with them."
+        if not machine.of:
+            return "The judge decided none of these, so there is nothing to compare with people."
+        if None in (people.low, machine.low):
+            return "Agreement is the same in every case, so there are no intervals to compare."
+        if (machine.high or 0) < (people.low or 0):
+            return "The judge agrees with people less than they agree with each other."
+        if (machine.low or 0) > (people.high or 0):
+            return "The judge agrees with people more than they agree with each other."
+        return (
+            "Nothing shows that the judge agrees with people less than they agree with each other."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +152,9 @@ class PeoplePage:
     has_verdicts: bool
     is_ordinal: bool
     choices: Sequence[CountedRun]
+    mixed: str
     sentences: Sequence[str]
     unread: int
-
-    @property
-    def conclusion(self) -> str:
-        """Say how far the automatic verdict agrees with people, measured by how far they agree with each other."""
-        figures = self.chosen.figures
-        people, machine = figures.share, figures.machine
-        if None in (people.low, machine.low) or figures.is_few:
-            return "Too few results were decided by two people to compare the judge with them."
-        if (machine.high or 0) < (people.low or 0):
-            return "The judge agrees with people less than they agree with each other."
-        if (machine.low or 0) > (people.high or 0):
-            return "The judge agrees with people more than they agree with each other."
-        return (
-            "Nothing shows that the judge agrees with people less than they agree with each other."
-        )
 
     @property
     def all_address(self) -> str:
@@ -158,24 +164,19 @@ class PeoplePage:
     @property
     def controls(self) -> list[Control]:
         """Return the fields of the filter."""
-        versions = sorted({run.version for run in self.choices}, reverse=True)
-        since = ((version, f"Since v{version}") for version in versions)
-        runs = ((run.number, f"#{run.number}, v{run.version}") for run in self.choices)
-        return [
-            self.query.select("since", "Versions", since, "All versions"),
-            self.query.select("run", "Run", runs, "All runs"),
-        ]
+        return scope_controls(self.query, self.choices)
 
     @property
     def hidden(self) -> Sequence[tuple[str, str]]:
         """Return the hidden fields of the filter."""
-        return self.query.hidden("since", "run", "first", "second")
+        return self.query.hidden("since", "run", "judge", "first", "second")
 
 
 def people_page(suite: Suite, query: PeopleQuery) -> PeoplePage:
     """Return the page of a suite; the number of queries does not grow with runs, results or decisions."""
     decisions = people_decisions(suite, query.span)
     shown = decisions.subject(query.by, query.evaluator)
+    query = replace(query, by=shown.by, evaluator=shown.path)
     subjects = [
         SubjectRow(
             label=subject_label(subject),
@@ -187,6 +188,7 @@ def people_page(suite: Suite, query: PeopleQuery) -> PeoplePage:
         for subject in decisions.subjects
     ]
     pairs = shown.pairs(suite.pk)
+    choices = counted_runs(suite)
     disagreements = shown.disagreements(query.first, query.second)
     pages = numbered_page(disagreements, query, ON_A_PAGE)
     return PeoplePage(
@@ -206,7 +208,8 @@ def people_page(suite: Suite, query: PeopleQuery) -> PeoplePage:
         pages=pages,
         has_verdicts=shown.by in (VERDICT, EVALUATOR),
         is_ordinal=shown.is_ordinal,
-        choices=counted_runs(suite),
+        choices=choices,
+        mixed=mixture_text([run for run in choices if run.pk in decisions.runs]),
         sentences=list(_sentences(decisions)),
         unread=decisions.unread,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Sequence
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,8 +13,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.scoring.types import Verdict
+from runs.engine.review_rules import VERDICTS as VERDICTS_IN_ORDER
 from runs.models.results import Result
 from runs.models.runs import Run
+from runs.reviews.people_page import SubjectRow
+from runs.reviews.reliability import DecidedUnit, measure_people
 from runs.reviews.services import ReviewDecision, ask_for_review, decide, undo
 from tests.api.site import get
 from tests.support.factories import make_score, make_suite, make_user
@@ -100,6 +104,35 @@ def test_the_page_has_the_figures_made_by_hand(run: Run, viewer_client: Client) 
     labels = page_words(viewer_client, f"{PAGE}?by=metric&evaluator=clear&first=ann&second=ben")
     assert "To talk over: ann and ben 2 disagreements" in labels
     assert "with quadratic weights" in labels
+    # What nobody decided is the verdict, with what it rests on.
+    unknown = page_words(viewer_client, f"{PAGE}?by=metric&evaluator=charm")
+    assert "Verdict: every two people" in unknown
+    assert "with quadratic weights" not in unknown
+
+
+ALTERNATE = ("pass", "fail") * 12
+
+
+@pytest.mark.parametrize(
+    ("ann", "ben", "machine", "conclusion"),
+    [
+        (ALTERNATE[:19], ALTERNATE[:19], ALTERNATE[:19], "Too few results"),
+        (["pass"] * 24, ["pass"] * 24, ["pass"] * 24, "Agreement is the same in every case"),
+        (ALTERNATE, ALTERNATE, [""] * 24, "The judge decided none of these"),
+        (ALTERNATE, ALTERNATE, [*ALTERNATE[:23], "pass"], "Nothing shows that the judge agrees"),
+        (ALTERNATE, ALTERNATE, ["fail"] * 24, "The judge agrees with people less than"),
+        (ALTERNATE, ["pass"] * 2 + ["fail", "pass"] * 11, ALTERNATE, "more than"),
+    ],
+)
+def test_the_conclusion_says_how_far_the_judge_agrees_beside_people(
+    ann: Sequence[str], ben: Sequence[str], machine: Sequence[str], conclusion: str
+) -> None:
+    units = [
+        DecidedUnit(f"C-{place}", {"ann": first, "ben": second}, automatic)
+        for place, (first, second, automatic) in enumerate(zip(ann, ben, machine, strict=True))
+    ]
+    figures = measure_people(units, VERDICTS_IN_ORDER, is_ordinal=True, seed=1)
+    assert conclusion in SubjectRow("Verdict", "whole result", figures, "", is_on=True).conclusion
 
 
 def test_file_and_api_have_the_same_figures(run: Run, viewer_client: Client) -> None:
@@ -128,7 +161,7 @@ def test_file_and_api_have_the_same_figures(run: Run, viewer_client: Client) -> 
         2,
         1,
     )
-    assert found["unasked"] == 0
+    assert (found["unasked"], found["unread"]) == (0, 0)
     refused = viewer_client.get("/api/suites/support/agreement/people?since=x")
     assert refused.status_code == 400
 
@@ -141,7 +174,7 @@ def test_changed_and_undone_decisions_keep_the_order_and_queries_do_not_grow(
     ann, cat = (User.objects.get(username=name) for name in ("ann", "cat"))
     # Who changes a decision stays the first: cat still only broke the tie.
     decide(item_of(run, "C-003"), ReviewDecision(Verdict.FAIL), by=ann)
-    assert "ann and ben 1 decision differ 7 few 85.7%" in page_words(viewer_client, PAGE)
+    assert "ann and ben 1 decision differs 7 few 85.7%" in page_words(viewer_client, PAGE)
     undo(item_of(run, "C-005"), by=cat)
     assert "6 of 6 few" in page_words(viewer_client, PAGE)
     dan = make_user(role="reviewer", name="dan")
