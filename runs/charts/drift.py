@@ -51,7 +51,7 @@ def find_anchor(suite: Suite) -> Anchor | None:
     ids = {run.pk for family in families.values() for run in family}
     calls = ModelCall.objects.filter(run=OuterRef("pk"), purpose__in=JUDGE_PURPOSES)
     asked = Run.objects.filter(Exists(calls), pk__in=ids).exclude(status__in=ACTIVE_RUN_STATUSES)
-    by_id = {run.pk: run for run in asked.defer("leaf_scores")}
+    by_id = {run.pk: run for run in asked.select_related("suite").defer("leaf_scores")}
     anchors: dict[tuple[int, str], list[Run]] = defaultdict(list)
     for number, family in families.items():
         for run in (by_id[run.pk] for run in family if run.pk in by_id):
@@ -75,10 +75,11 @@ def drift_picture(suite: Suite) -> Picture:
             empty="No outputs were judged twice by the same rules. Judge a run again with “Ask judges again”, from "
             f"time to time; cases tagged “{ANCHOR_TAG}” are the anchor set, or all where none is.",
         )
-    rows = list(same_outputs(anchor.source, anchor.judgings))
+    # Also where the source itself was judged by other rules, people decided on its results.
+    rows = list(same_outputs(anchor.source, [anchor.source, *anchor.judgings]))
     if any(ANCHOR_TAG in row.case.tags for row in rows):
         rows = [row for row in rows if ANCHOR_TAG in row.case.tags]
-    people = people_verdicts(list(same_outputs(anchor.source, [anchor.source])), anchor.source)
+    people = people_verdicts(rows, anchor.source)
     by_run: dict[int, dict[OutputPlace, Result]] = defaultdict(dict)
     for row in rows:
         if row.verdict:
@@ -133,7 +134,7 @@ def _trends(
             total = sum(part for part, _ in by_case.values())
             interval = bootstrap_interval(list(by_case.values()), seed=run.pk)
             means["Mean score"].append(_mean(run, total / len(scored), len(scored), interval))
-        # Beside itself the first judging turns nothing.
+        # The first judging has nothing before it to turn.
         others = first if run is not anchor.judgings[0] else {}
         shared = [place for place in judged if place in others]
         turned = sum(judged[place].verdict != first[place].verdict for place in shared)

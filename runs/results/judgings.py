@@ -32,7 +32,10 @@ def judged_sources(suite: Suite) -> dict[int, list[Run]]:
 
 
 def same_outputs(source: Run, runs: Sequence[Run]) -> Iterator[Result]:
-    """Yield the results of the runs, without those that judged an output which the source replaced since."""
+    """Yield the results of the runs, without those that judged an output which the source replaced since.
+
+    The source must be among the runs, for its results say when.
+    """
     created = {run.pk: run.created_at for run in runs}
     rows = Result.objects.filter(run__in=runs).select_related("case", "review_item", "run")
     heavy = [f"run__{column}" for column in HEAVY_RUN_COLUMNS]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import scipy
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from evaluators.scoring.types import Verdict
 from runs.charts.drift import drift_picture
 from runs.finishing import summarise_run
+from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.reviews.services import ReviewDecision, ask_for_review, decide
@@ -55,11 +59,15 @@ def test_judgings_of_the_same_outputs_show_how_the_judge_drifts(viewer_client: C
     judge(suite, FIRST, "", source)
     assert drift_picture(suite).drawing is None
     judge(suite, FIRST, "juno fp_a", source)
+    with CaptureQueriesContext(connection) as few:
+        drift_picture(suite)
     changed = judge(suite, ["pass"] * 6 + ["borderline"] * 2 + ["fail"] * 4, "juno fp_b", source)
     ann = make_user(role="reviewer", name="ann")
     for result in source.results.order_by("position", "pk")[:10]:
         decide(ask_for_review(result, by=ann), ReviewDecision(Verdict.PASS), by=ann)
-    found = drift_picture(suite)
+    with CaptureQueriesContext(connection) as more:
+        found = drift_picture(suite)
+    assert len(more) == len(few)
     rows = table(suite)
     assert {number for _, number in rows} == {"#1", "#4", "#5"}
     assert rows["Verdicts turned", "#4"][1] == "0.0"
@@ -79,6 +87,12 @@ def test_judgings_of_the_same_outputs_show_how_the_judge_drifts(viewer_client: C
     # Cases that are tagged are the anchor set.
     suite.cases.filter(key__in=("C-007", "C-008", "C-009")).update(tags=["anchor"])
     assert table(suite)["Verdicts turned", "#5"][1::2] == ("66.6", "3")
+    # What the source has answered anew since is no longer the same output, even where other rules judged that.
+    Run.objects.filter(pk=source.pk).update(snapshot=source.snapshot | {"judge": {"model_id": "x"}})
+    later = Run.objects.latest("pk").created_at + timedelta(hours=1)
+    source.results.filter(case__key="C-009").update(finished_at=later)
+    Result.objects.exclude(run=source).update(keeps_output=True)
+    assert table(suite)["Verdicts turned", "#5"][1::2] == ("100.0", "2")
     page = viewer_client.get("/suites/support/charts/").content.decode()
     assert "/suites/support/pictures/drift/" in page
     picture = viewer_client.get("/suites/support/pictures/drift/").content.decode()
