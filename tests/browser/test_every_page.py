@@ -12,13 +12,14 @@ from pytest_django.live_server_helper import LiveServer
 
 from evaluators.scoring.types import Verdict
 from runs.documents import DetailLevel
+from runs.engine.plan import JUDGED_AGAIN
 from runs.files.importing_results import import_results
 from runs.models.database import database_now
 from runs.models.results import Attempt, Retry
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Campaign, RunEvent
 from runs.models.sharing import ShareLink, token_hash
-from runs.models.suites import Suite
+from runs.models.suites import Suite, Target
 from runs.models.traces import Trace, TraceSpan
 from runs.results.case_rows import COLUMNS
 from runs.reviews.services import ReviewDecision, decide
@@ -61,7 +62,9 @@ PAGES = (
     "/suites/elsewhere/runs/1/greeting/1/",
     "/suites/support/agreement/",
     "/suites/support/agreement/people/",
+    "/suites/support/agreement/judges/",
     "/suites/elsewhere/agreement/",
+    "/suites/elsewhere/agreement/judges/",
     "/suites/support/charts/",
     "/suites/support/charts/?target=nobody",
     "/campaigns/",
@@ -219,7 +222,10 @@ def site_with_runs(transactional_db: None) -> None:
 
 
 def import_and_review() -> None:
-    """Make a suite of another tool's results, one of which a person decided otherwise than the machine."""
+    """Make a suite of another tool's results, one of which a person decided otherwise than the machine.
+
+    Another judge has judged its output again.
+    """
     line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
     done = import_results(line, file="results.jsonl", suite=None, imported_by=None)
     result = done.runs[0].results.first()
@@ -227,6 +233,11 @@ def import_and_review() -> None:
         pk=2, run=result.run, result=result, reasons=" borderline ", sampling_rate=0.5
     )
     decide(item, ReviewDecision(Verdict.FAIL, note="Cites no rule"), by=make_user(role="reviewer"))
+    agent = Target.objects.get(pk=1)
+    again = make_run(suite=result.run.suite, target=agent, source_run=result.run)
+    again.snapshot |= {JUDGED_AGAIN: {"run": result.run.number, "results": 1}}
+    again.save()
+    make_call(result=make_result(run=again, case=result.case, verdict="fail", score=0.2))
 
 
 def share(kind: str, fields: dict[str, str]) -> None:
