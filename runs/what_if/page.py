@@ -249,7 +249,7 @@ def what_if_page(
 ) -> WhatIfPage:
     """Return the page for a run of the suite under content that was edited from `base`.
 
-    Without a run in the query it is the newest completed one. Without content, `problems` explain why.
+    Without a run in the query it is the newest completed one that asked a target. Without content, `problems` explain why.
     """
     suite = draft.suite
     runs, picked, missing = pick_run(suite, query.run)
@@ -276,8 +276,10 @@ def pick_run(suite: Suite, number: str) -> tuple[list[Run], Run | None, list[str
     """Return the runs to choose from, the chosen one, and the reasons why it cannot be used."""
     offered = askable_runs(suite)
     if not number:
-        completed = (run for run in offered if run.status == RunStatus.COMPLETED)
-        return offered, next(completed, offered[0] if offered else None), []
+        completed = [run for run in offered if run.status == RunStatus.COMPLETED]
+        # Runs that scored the outputs of another again come after those that asked a target, as on the suite's page.
+        asked_target = [run for run in completed if run.source_run_id is None]
+        return offered, next(iter(asked_target or completed or offered), None), []
     read = read_integer(number)
     chosen = suite.runs.filter(number=read).first() if read is not None else None
     if chosen is None:

@@ -15,7 +15,13 @@ from runs.models.suites import Suite
 from runs.suites.drafts import get_draft
 from runs.suites.services import record_version
 from runs.what_if import stored
-from tests.support.factories import change_evaluator, change_suite, make_case, make_model
+from tests.support.factories import (
+    change_evaluator,
+    change_suite,
+    make_case,
+    make_model,
+    make_scored_run,
+)
 from tests.support.members import make_client, make_member
 from tests.support.scored_runs import TEXTS, finished_run
 from tests.support.trees import JUDGED
@@ -84,6 +90,20 @@ def test_a_run_that_has_no_result_at_all_says_so(client: Client, run: Run, ada: 
     assert "Run #1 failed before its end. 5 of 5 results have no verdict." in text
     assert "Can't be applied: run #1 has no stored scores." in text
     assert "No finished run yet" in text_of(ask(client, run.suite, ada))
+
+
+def test_a_run_that_scored_outputs_again_is_asked_where_it_is_chosen(
+    client: Client, run: Run, ada: User
+) -> None:
+    again = make_scored_run(suite=run.suite, verdicts=["pass"], source_run=run)
+
+    def asked(**chosen: str) -> Run:
+        return ask(client, run.suite, ada, **chosen).context["what_if"].run
+
+    assert asked() == run
+    assert asked(run=str(again.number)) == again
+    Run.objects.filter(pk=run.pk).update(status="stopped")
+    assert asked() == again
 
 
 def test_cases_that_the_suite_has_otherwise_by_now_are_counted(
