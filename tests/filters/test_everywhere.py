@@ -50,8 +50,6 @@ OF_RESULTS = [
     ("metric.grounding = none", {"C"}),
     ("closeness = 4.5, 1", {"A"}),
     ("not closeness != 4.5 grounding >= 4", {"A"}),
-    ("grounding < 3", {"B"}),
-    ("metric.grounding = none", {"C"}),
     ("closeness >= 4.5", {"A"}),
     ("latency > 2s", {"B"}),
     ("tool = find", {"A"}),
