@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft202012Validator
@@ -60,7 +61,7 @@ def rule(mark: str) -> str:
 
 
 FENCE = re.compile(r"\A```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
-MAX_PROBLEMS = 3
+MAX_PROBLEMS, MAX_COMPARED_PROBLEMS = 3, 100
 MAX_LENGTH = 1_000_000
 MAX_COMPILED = 256
 
@@ -87,11 +88,10 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(reply, dict):
         raise UnreadableReplyError("the reply is not a JSON object")
     _, validator = _compile_cached(schema)
-    errors = sorted(validator.iter_errors(reply), key=lambda error: error.json_path)
-    if errors:
-        problems = "; ".join(
-            _words(error.json_path, error.message) for error in errors[:MAX_PROBLEMS]
-        )
+    # A reply may have a million problems; the first ones are enough to refuse it.
+    errors = islice(validator.iter_errors(reply), MAX_COMPARED_PROBLEMS)
+    if first := sorted(errors, key=lambda error: error.json_path)[:MAX_PROBLEMS]:
+        problems = "; ".join(_words(error.json_path, error.message) for error in first)
         raise UnreadableReplyError(f"the reply does not satisfy the schema: {problems}")
     return reply
 

@@ -37,6 +37,7 @@ def check_hostile_replies(kind: str, good: Mapping[str, Any], name: str, **facts
         {**good, name: [{**part, "score": 1}]},
         {**good, name: [{key: part[key] for key in list(part)[1:]}]},
         {**good, name: [part] * 201},
+        '{"reasoning": "", "' + name + '": [' + ",".join(["{}"] * 300_000) + "]}",
         {**good, "score": 1},
     ]
     for bad in spoilt:
