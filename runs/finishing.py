@@ -178,7 +178,7 @@ def summarise_run(run_id: int) -> bool:
     with transaction.atomic():
         held = Run.objects.hold_if_there(run_id)
         is_waiting = ended.filter(id=run_id, summary__isnull=True).exists()
-        # A call or a review made the figures outdated in the meantime; they are computed again.
+        # A call, a review or another attempt made the figures outdated in the meantime; they are computed again.
         if held is None or not is_waiting or _ended_version(held) != version:
             return False
         outcome.write(held)
@@ -202,8 +202,9 @@ def _version(run: Run) -> tuple[Any, ...]:
 
 
 def _ended_version(run: Run) -> tuple[Any, ...]:
-    """Return values that change with every call and every decision of a reviewer."""
-    return run.finished_at, run.run_cost_usd, run.evaluation_cost_usd, _decisions(run)
+    """Return values that change with every result, every call and every decision of a reviewer."""
+    costs = run.run_cost_usd, run.evaluation_cost_usd
+    return run.finished_at, run.results_version, costs, _decisions(run)
 
 
 def _decisions(run: Run) -> Mapping[str, Any]:

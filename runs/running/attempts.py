@@ -74,6 +74,8 @@ def choose_attempt(attempt: Attempt, *, by: User, reason: str) -> None:
             before=_facts(before),
             after=_facts(attempt) | {"reason": reason},
         )
+        # Until new ones are packed, pages read the scores of the attempt that counts from their rows.
+        Run.objects.filter(pk=run.pk).update(leaf_scores=None)
         renew_figures(run.pk)
 
 

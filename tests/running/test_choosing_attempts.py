@@ -9,10 +9,14 @@ from django.urls import reverse
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
+from runs import finishing
 from runs.compare.comparison import build_comparison
 from runs.compare.rules import Tolerances
 from runs.costs import run_costs
+from runs.engine.plan import read_plan
 from runs.execution.run_worker import work_on_run
+from runs.filters.fields import find_field
+from runs.filters.matching import ResultRows
 from runs.finishing import summarise_run
 from runs.models.database import database_now
 from runs.models.results import Attempt, Result
@@ -20,7 +24,9 @@ from runs.models.runs import Run
 from runs.running.attempts import choose_attempt
 from runs.running.retrying import retry_results
 from runs.running.services import start_run
-from tests.support.factories import make_case, make_model, make_suite, make_target, make_user
+from runs.what_if.changes import RuleSet
+from runs.what_if.page import answer_what_if
+from tests.support.factories import again, make_case, make_model, make_suite, make_target, make_user
 from tests.support.members import make_client
 from tests.support.model_server import Behaviour, ModelServer, good
 from tests.support.trees import CHECK, JUDGED, tree
@@ -50,9 +56,23 @@ def parts(result: Result) -> object:
     return columns, result.output.text, result.output.decision, list(scores), files, others
 
 
+def judge_scores(run: Run) -> dict[str, float]:
+    """Return by case the score of the judge, as columns and orders read it."""
+    run, field = again(run), find_field("evaluator.right")
+    assert field is not None
+    values = ResultRows([run]).values(field)
+    return {row.case.key: values[row.pk] for row in run.cases.select_related("case")}
+
+
+def unexplained(run: Run) -> int:
+    """Return how many results what-if leaves alone, because their verdict does not follow from their scores."""
+    run = again(run)
+    return answer_what_if(run, RuleSet.of_plan(read_plan(run.snapshot))).fixed
+
+
 @pytest.mark.each_database
 def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_follow(
-    model_server: ModelServer,
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = make_model(slug="judge", base_url=model_server.base_url, concurrency=1, **PRICES)
     suite, mira = make_suite(tree=tree(JUDGED, CHECK), judge=judge), make_user(name="mira")
@@ -84,7 +104,10 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
     assert "Give the reason" in client.get(reverse("runs:result", args=place)).content.decode()
     answer = client.post(here, {"attempt": str(attempt.pk), "reason": reason})
     assert answer.status_code == 302
+    # Columns, orders and what-if follow at once, and stay so when the figures are there.
+    assert (judge_scores(run)["C-0"], unexplained(run)) == (1.0, 0)
     summarise_run(run.pk)
+    assert (judge_scores(run)["C-0"], unexplained(run)) == (1.0, 0)
     run.refresh_from_db()
     result = run.results.get(case__key="C-0")
     assert parts(result) == first
@@ -135,3 +158,17 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
         ("first run", 1.0, True),
     ]
     assert [float(row["cost_usd"]) for row in document["attempts"]] == [0.2, 0.2, 0.2]
+
+    # Figures that were being computed when somebody chose are computed again.
+    pack = finishing.pack_leaf_scores
+
+    def choose_meanwhile(run_id: int) -> bytes:
+        monkeypatch.undo()
+        choose_attempt(result.attempts.get(generation=1), by=mira, reason="The best")
+        return pack(run_id)
+
+    monkeypatch.setattr(finishing, "pack_leaf_scores", choose_meanwhile)
+    Run.objects.filter(pk=run.pk).update(summary=None)
+    assert not summarise_run(run.pk)
+    assert summarise_run(run.pk)
+    assert again(run).summary["passed"] == 2
