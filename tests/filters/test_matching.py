@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from runs.filters.fields import find_field
+from runs.filters.matching import ResultRows
 from runs.filters.queries import matching_keys
 from runs.models.runs import Run
+from runs.models.stored import pack_leaf_scores
 from runs.models.suites import Suite
 from tests.support.factories import (
     make_case,
@@ -119,3 +124,37 @@ def two_runs() -> tuple[Run, Run]:
 def test_which_cases_match(two_runs: tuple[Run, Run], text: str, found: set[int]) -> None:
     before, now = two_runs
     assert {int(key) for key in matching_keys([now], before, text)} == found
+
+
+def test_means_from_packed_scores_are_those_of_the_rows() -> None:
+    """Repetitions, a negated evaluator, scores that are none and missed parts, in one run and in two."""
+    suite, target = make_suite(), make_target()
+    negated = {**CHECK, "name": "no_card", "negate": True}
+    runs = []
+    for root in (tree({**CHECK, "name": "tone"}, negated), TREE):
+        snapshot = make_snapshot(suite=suite, target=target, tree=root)
+        run = make_run(suite=suite, target=target, snapshot=snapshot, repetitions=3)
+        for number in range(12):
+            case, _ = suite.cases.get_or_create(key=str(number // 3), position=number // 3)
+            result = make_result(run=run, case=case, repetition=number % 3 + 1)
+            for path, score in (("tone", number / 11), ("no_card", number % 7 / 7)):
+                if number in (4, 9, 10, 11):
+                    make_score(result=result, path=path, score=None)
+                    continue
+                missed = ["kind"] * (number % 2)
+                make_score(result=result, path=path, score=score, failed_required=missed)
+        refresh_cases(run)
+        runs.append(run)
+    fields = [find_field(f"evaluator.{name}") for name in ("tone", "no_card", "unknown")]
+
+    def means(runs: list[Run]) -> list[Any]:
+        rows = ResultRows(runs)
+        return [rows.values(field) for field in fields if field is not None]
+
+    from_rows = [means(runs), means(runs[:1])]
+    assert [len(found) for found in from_rows[0]] == [6, 6, 0]
+    for run in runs:
+        Run.objects.filter(pk=run.pk).update(leaf_scores=pack_leaf_scores(run.pk))
+    with CaptureQueriesContext(connection) as queries:
+        assert [means(runs), means(runs[:1])] == from_rows
+    assert not any("evaluatorscore" in query["sql"] for query in queries)
