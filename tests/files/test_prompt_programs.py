@@ -94,3 +94,7 @@ def test_prompts_are_written_for_those_who_may_run_scripts(settings, tmp_path, c
         call_command("validate", str(tmp_path / "shop"))
     failed = "the program prompts.py writes this prompt and failed: the script ended with exit code 1; stderr ends: "
     assert failed in str(refused.value)
+    for ends in ("import sys; sys.exit(0)", "return None"):
+        (tmp_path / "shop/prompts.py").write_text(f"def ask(context): {ends}")
+        with pytest.raises(CommandError, match="prompts.py:ask returned no prompt for some tests"):
+            call_command("validate", str(tmp_path / "shop"))

@@ -91,7 +91,15 @@ def written_prompts(
             wrapper=WRAPPERS[_suffix(program)],
             stdin=json.dumps(given, ensure_ascii=False).encode(),
         )
-        written = read_json(printed, unstorable="replace")
+        try:
+            written = read_json(printed, unstorable="replace")
+        except ValueError:
+            written = []
+        if not isinstance(written, list) or len(written) < len(some) or None in written:
+            raise ValueError(
+                f"the program {program} returned no prompt for some tests; it has to return one for each, without "
+                "ending the process or writing to standard output itself"
+            )
         prompts += [as_text(_prompt(each)) for each in written]
     return prompts
 
