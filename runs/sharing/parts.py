@@ -28,6 +28,7 @@ from evaluators.templatetags.marks import VERDICT_WORDS
 from evaluators.templatetags.ui import MAX_DEPTH, as_text, steps_with_depth
 from runs.documents import DetailLevel
 from runs.models.results import EvaluatorScore, Result, ResultOutput
+from runs.models.run_cases import RunCase
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.results.result_state import result_mark
@@ -381,8 +382,8 @@ def evaluator_findings(ids: Sequence[int]) -> Mapping[int, list[Mapping[str, Any
 
 def case_places(*runs: Run) -> Mapping[str, int]:
     """Return the place of each case in the order of the suite: where names are hidden, the same number in every link."""
-    results = Result.objects.filter(run__in=runs).order_by("position", "run")
-    keys = dict.fromkeys(results.values_list("case__key", flat=True))
+    cases = RunCase.objects.filter(run__in=runs).order_by("position", "run")
+    keys = dict.fromkeys(cases.values_list("case__key", flat=True))
     return {key: place for place, key in enumerate(keys, 1)}
 
 
