@@ -195,7 +195,7 @@ class _Filling:
     def _prompt(self, entry: Any, place: Path) -> _Prompt:
         """Return the prompt of an entry; raises ValueError with the reason."""
         if isinstance(entry, str) and entry.startswith(FILE):
-            return _Prompt(entry.removeprefix(FILE), self._text(entry))
+            return _Prompt(entry.removeprefix(FILE), self._file_text(entry))
         if isinstance(entry, str) and entry.strip():
             return _Prompt(f"prompt-{_digest(entry)}", entry)
         if _is_chat(entry):
@@ -204,11 +204,13 @@ class _Filling:
         name = str(values.get("id") or "").strip()
         for key in PROGRAMS:
             if key in values:
-                command = _words(key, values[key])
+                command = _command(key, values[key])
                 usual = f"function-{_digest(command)}" if key == "command" else command[0]
                 return _Prompt(name or usual, self._output(command, place))
         if isinstance(values.get("file"), str):
-            return _Prompt(name or values["file"].removeprefix(FILE), self._text(values["file"]))
+            return _Prompt(
+                name or values["file"].removeprefix(FILE), self._file_text(values["file"])
+            )
         content = next((values[key] for key in WRITTEN if key in values), None)
         if content is None and "role" in values:
             content = [entry]
@@ -217,7 +219,7 @@ class _Filling:
         kind = "prompt" if isinstance(content, str) else "chat"
         return _Prompt(name or f"{kind}-{_digest(content)}", content)
 
-    def _text(self, reference: str) -> str:
+    def _file_text(self, reference: str) -> str:
         """Return the text of a file; raises ValueError for one that is missing or is a program."""
         named, folder = reference.removeprefix(FILE), parent_folder(self.document.file)
         path = reference_path(named, folder)
@@ -330,7 +332,7 @@ def _digest(value: Any) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _words(key: str, program: Any) -> list[str]:
+def _command(key: str, program: Any) -> list[str]:
     """Return a program as a command; raises ValueError with the reason."""
     if isinstance(program, str) and program.strip():
         words = program.split() if key == "command" else [program]

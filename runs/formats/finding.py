@@ -324,8 +324,8 @@ def read_suites(
     A YAML file without cases, JSON Lines without cases, and a file that another suite names are not suites,
     unless nothing else was given. With the name of a `profile`, its policy and evaluators apply where a file
     has none; a profile that the file itself names takes precedence, with a note. `run` runs the programs that
-    write prompts. Raises UnknownProfileError, and UnreadableFileError with the problems of every suite if one of them cannot be used, if two have the
-    same name, or if there is none.
+    write prompts. Raises UnknownProfileError, and UnreadableFileError with the problems of every suite if one of
+    them cannot be used, if two have the same name, or if there is none.
     """
     chosen = get_profile(profile) if profile else None
     searches = [SuiteSearch(bundle, chosen, run) for bundle in bundles]
