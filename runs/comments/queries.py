@@ -42,8 +42,7 @@ HEAVY = tuple(
 class Subject:
     """What is commented on: a result, a case, a run or a comparison of two runs.
 
-    `columns` are those of its comments that find them, and `generation` that of a result's present output. `url` is
-    where its comments are, `page_url` its own page.
+    `columns` are those of its comments that find them. `url` is where its comments are, `page_url` its own page.
     """
 
     kind: SubjectKind
@@ -51,12 +50,16 @@ class Subject:
     page_url: str
     url: str
     columns: Mapping[str, Any]
-    generation: int = 0
 
     def comments(self) -> CommentQuerySet:
         """Return its comments with replies."""
         others = {"run": None, "baseline": None, "result": None}
         return Comment.objects.filter(**(others | dict(self.columns)))
+
+    def generation(self) -> int:
+        """Return that of the output which counts for a result, 0 for others; one query for a retried result."""
+        result: Result | None = self.columns.get("result")
+        return 0 if result is None else result.counted_generation()
 
     def page_of_comments(self, number: int) -> str:
         """Return the address of a page of its comments."""
@@ -74,7 +77,6 @@ def result_subject(result: Result, run: Run) -> Subject:
         page_url=result_address(*place),
         url=reverse("runs:result-comments", args=place),
         columns={"suite": run.suite, "case_key": key, "run": run, "result": result},
-        generation=result.generation,
     )
 
 
@@ -164,7 +166,7 @@ class CommentRow:
     html: SafeString
     is_own: bool
     may_delete: bool
-    is_of_earlier_output: bool
+    is_of_other_output: bool
     replies: tuple[CommentRow, ...] = ()
 
     @property
@@ -237,7 +239,7 @@ def _threads(comments: Sequence[Comment], subject: Subject, user: User) -> tuple
     mentions = Mention.objects.filter(comment__in=comments)
     for comment_id, name in mentions.values_list("comment", "member__username"):
         names[comment_id].add(name)
-    deletes_all = user.has_perm(CHANGE_MEMBERS)
+    deletes_all, generation = user.has_perm(CHANGE_MEMBERS), subject.generation()
     replies: dict[int, list[CommentRow]] = defaultdict(list)
     roots: list[Comment] = []
 
@@ -248,7 +250,7 @@ def _threads(comments: Sequence[Comment], subject: Subject, user: User) -> tuple
             html=comment_html(comment.text, names[comment.pk]),
             is_own=is_own,
             may_delete=is_own or deletes_all,
-            is_of_earlier_output=comment.generation < subject.generation,
+            is_of_other_output=comment.generation != generation,
             replies=tuple(replies[comment.pk]),
         )
 

@@ -47,7 +47,7 @@ def add_comment(subject: Subject, text: str, *, by: User, parent: Comment | None
             _check_parent(parent)
         comment = Comment.objects.create(
             **subject.columns,
-            generation=subject.generation,
+            generation=subject.generation(),
             parent=parent,
             author=by,
             text=storable(text),

@@ -29,7 +29,7 @@ class Comment(models.Model):
     """What a member says about a result, a case, a run, or a comparison of two runs.
 
     A comment on a result has its `run` and `result`, one on a run its `run`, one on a comparison the candidate
-    as its `run` and the `baseline`; one on a case has no run. `generation` is that of the output that stood when a
+    as its `run` and the `baseline`; one on a case has no run. `generation` is that of the output that counted when a
     result was commented on, 0 for other comments. A reply has a `parent`, which is no reply itself. A deleted
     comment that has replies stays without its text. `revision` counts changes, so that nobody overwrites what they
     have not seen.

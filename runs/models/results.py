@@ -147,6 +147,16 @@ class Result(models.Model):
         """Return the case and the repetition."""
         return f"case {self.case_id}, repetition {self.repetition}"
 
+    def counted_generation(self) -> int:
+        """Return the generation of the attempt that counts: the newest, unless a person chose another.
+
+        One query for a result that was retried.
+        """
+        if self.generation == 1:
+            return 1
+        chosen = self.attempts.filter(is_counted=True).values_list("generation", flat=True).first()
+        return self.generation if chosen is None else chosen
+
 
 class ResultOutput(models.Model):
     """The target's answer in one result, and the whole decision on it.

@@ -266,7 +266,7 @@ def _keep_attempts(some: QuerySet[Result], retry: Retry, *, keeps_content: bool)
     )
     # The retry asks for the attempt after the newest, whichever counted.
     Attempt.objects.filter(pk__in=list(newest.values_list("pk", flat=True))).update(retry=retry)
-    chosen.update(is_counted=False)
+    chosen.update(is_counted=False, counted_by="", counted_reason="")
     others = some.exclude(pk__in=has_choice)
     contents = pack_contents(_ids(others)) if keeps_content else {}
     insert_rows(Attempt, ATTEMPT_COLUMNS, attempt_rows(others, retry, contents))
@@ -283,13 +283,15 @@ def attempt_rows(
         .values("result")
         .annotate(run=Sum("run_cost_usd"), evaluation=Sum("evaluation_cost_usd"))
     }
+    # Of an outcome without a time it is only known that it had ended by now.
+    now = database_now() if retry is None else retry.asked_at
     held = some.select_for_update(no_key=True).order_by().values_list(*OUTCOME_COLUMNS)
     for pk, *kept, error, decided_by, run_usd, evaluation_usd, finished_at in held:
         run_before, evaluation_before = earlier.get(pk, (None, None))
         yield (
             *(pk, retry and retry.pk, *kept, error or decided_by),
             *(_added(run_usd, run_before), _added(evaluation_usd, evaluation_before)),
-            *(finished_at or database_now(), contents.get(pk)),
+            *(finished_at or now, contents.get(pk)),
         )
 
 

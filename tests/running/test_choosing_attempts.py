@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs import finishing
+from runs.comments.queries import result_subject
+from runs.comments.services import add_comment
 from runs.compare.comparison import build_comparison
 from runs.compare.rules import Tolerances
 from runs.costs import run_costs
@@ -45,6 +48,10 @@ def finish(run: Run) -> Run:
     run.refresh_from_db()
     assert run.status == "completed"
     return run
+
+
+def comments(client: Client, place: tuple[str, int, str, int]) -> str:
+    return client.get(reverse("runs:result-comments", args=place)).content.decode()
 
 
 def parts(result: Result) -> object:
@@ -98,6 +105,8 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
     client, place = make_client(mira), (suite.slug, run.number, "C-0", 1)
     page = client.get(reverse("runs:result", args=place)).content.decode()
     assert page.count("Let this attempt count") == 1
+    add_comment(result_subject(result, run), "About the second", by=mira)
+    assert "of another output" not in comments(client, place)
     attempt = result.attempts.get()
     here, reason = reverse("runs:result-attempt", args=place), "The judge was down the second time."
     client.post(here, {"attempt": str(attempt.pk), "reason": " "})
@@ -134,6 +143,9 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
     shown = " ".join(client.get(reverse("runs:result", args=place)).content.decode().split())
     assert f"Counts because mira chose it: {reason}" in shown
     assert shown.count("Let this attempt count") == 1
+    assert comments(client, place).count("of another output") == 1
+    add_comment(result_subject(result, run), "About the first", by=mira)
+    assert comments(client, place).count("of another output") == 1
 
     # The other comes back as whole, and a third is asked for as ever.
     newest = result.attempts.get(is_counted=False)
@@ -143,6 +155,10 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
     counted = [row for row in document["attempts"] if row["is_current"]]
     assert [(row["name"], row["counted_reason"]) for row in counted] == [("retry 1", "After all")]
     assert parts(run.results.get(case__key="C-0")) == second
+    listed = comments(client, place)
+    assert listed.index("About the first") < listed.index("About the second")
+    assert listed.count("of another output") == 1
+    assert listed.index("of another output") < listed.index("About the first")
     with pytest.raises(DomainError, match="counts already"):
         choose_attempt(Attempt.objects.get(pk=newest.pk), by=mira, reason="Again")
     summarise_run(run.pk)
@@ -151,6 +167,7 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
     run = finish(run)
     result = run.results.get(case__key="C-0")
     assert (result.generation, result.attempts.filter(is_counted=True).count()) == (3, 0)
+    assert "Counts because" not in client.get(reverse("runs:result", args=place)).content.decode()
     document = client.get(reverse("runs:api-result", args=(result.pk,))).json()
     assert [(row["name"], row["score"], row["can_count"]) for row in document["attempts"]] == [
         ("retry 2", 0.75, False),
