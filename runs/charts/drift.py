@@ -17,8 +17,8 @@ from runs.engine.plan import content_hash
 from runs.models.results import JUDGE_PURPOSES, ModelCall, Result
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.suites import Suite
-from runs.results.judge_versions import change_warnings, run_versions
-from runs.results.judgings import (
+from runs.results.judge_figures import change_warnings, run_versions
+from runs.results.same_outputs import (
     OutputPlace,
     judged_sources,
     people_verdicts,

@@ -10,9 +10,8 @@ from evaluators.scoring.intervals import RESAMPLES
 from evaluators.scoring.numbers import percent
 from evaluators.scoring.significance import LEVEL
 from runs.compare.comparison import Comparison
-from runs.compare.conclusion import Conclusion, conclude
+from runs.compare.conclusion import Conclusion, conclude, judge_changes, judge_noise
 from runs.compare.evidence import MeasuredChange
-from runs.compare.judge_noise import judge_changes, judge_noise
 from runs.compare.rules import CaseChange, Tolerances
 from runs.compare.sides import ComparisonSide
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone

@@ -33,11 +33,13 @@ from runs.compare.conclusion import (
     NO_REGRESSION,
     REGRESSION,
     Conclusion,
+    JudgeNoise,
     comparability_text,
     conclude,
+    judge_changes,
+    judge_noise,
 )
 from runs.compare.evidence import REGRESSED
-from runs.compare.judge_noise import JudgeNoise, judge_changes, judge_noise
 from runs.compare.measures import (
     ConfigurationComparison,
     Measure,

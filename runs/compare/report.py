@@ -16,7 +16,7 @@ from evaluators.templatetags.figures import (
 )
 from runs.compare import conclusion as conclusions
 from runs.compare.comparison import Comparison
-from runs.compare.judge_noise import judge_noise
+from runs.compare.conclusion import judge_noise
 from runs.compare.markdown import comparison_comment
 from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, by_harm

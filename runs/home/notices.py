@@ -9,6 +9,7 @@ from datetime import timedelta
 from django.contrib.auth.models import User
 from django.db.models import F, Q
 
+from runs.engine.plan import MEASURES_JUDGE
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.results.runs import RunVerdict, run_verdict
 
@@ -34,9 +35,11 @@ def watched_runs(member: User, known: Collection[int] = ()) -> Sequence[int]:
 
 
 def ended_runs(member: User, known: Collection[int]) -> Sequence[EndedRun]:
-    """Return those of the known runs that the member started and that have ended after a long time."""
+    """Return those of the known runs that the member started, that have a verdict and took long."""
     ended = Run.objects.filter(pk__in=known, created_by=member, summary__isnull=False).filter(
         finished_at__gte=F("started_at") + LONG_RUN
     )
+    # A measurement of the judge has no verdict on the target.
+    ended = ended.exclude(snapshot__has_key=MEASURES_JUDGE)
     rows = ended.select_related("suite").defer("snapshot", "leaf_scores").order_by("finished_at")
     return [EndedRun(run, verdict) for run in rows if (verdict := run_verdict(run, ()))]

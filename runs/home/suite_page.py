@@ -17,7 +17,7 @@ from runs.models.reviews import ReviewItem
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
-from runs.results.judge_spread import suite_spread
+from runs.results.judge_figures import suite_spread
 from runs.results.result_state import result_address
 from runs.results.runs import RunRow, RunVerdict, run_row, run_verdict, with_list_columns
 from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules

@@ -19,7 +19,7 @@ from runs.models.database import read_ids
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
-from runs.results.judge_spread import JudgeSpreadDoc, run_spread
+from runs.results.judge_figures import JudgeSpreadDoc, run_spread
 from runs.results.run_figures import RunRepetitions, run_repetitions
 from runs.results.runs import conclude, run_row, with_list_columns
 from runs.suites.documents import PolicyDoc

@@ -31,8 +31,7 @@ from runs.models.runs import (
     RunOwner,
     RunStatus,
 )
-from runs.results.judge_spread import RunSpread, run_spread
-from runs.results.judge_versions import version_warnings
+from runs.results.judge_figures import RunSpread, run_spread, version_warnings
 from runs.results.run_figures import (
     EvaluatorRow,
     JudgedDimensions,
@@ -295,7 +294,8 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         is_active=run.is_active,
         own_host=run.owner_id.split("/")[0] if run.owner == RunOwner.COMMAND_LINE else "",
         errored=0 if run.imported_from else run.error_count,
-        failed=0 if run.imported_from else run.fail_count,
+        # A measurement without the judgings that failed would say that judges agree.
+        failed=0 if run.imported_from or run.measures_judge else run.fail_count,
         took_ms=None if run.is_active else run.worked_ms(now=now),
         has_batches=bool(run.worked_before_ms),
         policy=run.policy,

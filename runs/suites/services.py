@@ -113,12 +113,17 @@ def make_baseline(run: Run, *, by: User | None) -> bool:
     """Make a run the baseline of its suite, replacing another. Return False if it already is.
 
     Raises NoBaselineError for a run that is not completed: its figures do not cover the whole suite
-    (SCORING §8).
+    (SCORING §8), and for one that only measures the judge.
     """
     if run.status != RunStatus.COMPLETED:
         raise NoBaselineError(
             f"Run #{run.number} is not completed, so its figures do not cover all its cases. "
             "Choose a completed run."
+        )
+    if run.measures_judge:
+        raise NoBaselineError(
+            f"Run #{run.number} only measures the judge, so it says nothing about the target. "
+            "Choose another run."
         )
     return _set(run.suite_id, run, by)
 

@@ -15,7 +15,7 @@ from runs.management.commands import load_examples
 from runs.management.commands.load_examples import SUITES
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
-from runs.results.judge_versions import version_warnings
+from runs.results.judge_figures import version_warnings
 from runs.reviews.judges import judged_outputs
 from runs.reviews.people import people_decisions
 from tests.examples.reading import EXAMPLES

@@ -8,11 +8,13 @@ import pytest
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
+from evaluators.scoring.types import DomainError
 from runs.compare.comparison import build_comparison
 from runs.compare.documents import comparison_document
 from runs.compare.rules import Tolerances
 from runs.costs import run_costs
 from runs.execution.run_worker import work_on_run
+from runs.home.notices import LONG_RUN, ended_runs
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.running.judging_again import judge_again
@@ -20,6 +22,7 @@ from runs.running.judging_estimate import estimate_judging
 from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest
 from runs.running.measuring import MeasuringRequest, measure_judge, plan_measuring
 from runs.running.services import start_run
+from runs.suites.services import make_baseline
 from runs.summary.judge_spread import JUDGE_SPREAD, JudgeSpread
 from tests.support.factories import make_case, make_model, make_suite, make_target, make_user
 from tests.support.members import make_client
@@ -140,6 +143,22 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
     head = " ".join(client.get(measuring).content.decode().split())
     assert "measures the judge of" in head
     assert "8 of 8 results drawn, judged 2 more times" in head
+    # It has figures of the judge in place of gates, and nothing that would choose among its judgings.
+    assert run.fail_count
+    assert "<h2>Verdicts turned</h2>" in head
+    for absent in (
+        'class="gate"',
+        f"Rescore {run.fail_count} failed",
+        "Judge again",
+        "Run again",
+        "Make baseline",
+    ):
+        assert absent not in head
+    with pytest.raises(DomainError, match="only measures the judge"):
+        make_baseline(run, by=mira)
+    assert run.started_at is not None
+    Run.objects.filter(pk=run.pk).update(finished_at=run.started_at + 2 * LONG_RUN)
+    assert list(ended_runs(mira, [run.pk])) == []
     assert "measures the judge of" in client.get(reverse("runs:run-list")).content.decode()
 
     document = client.get(reverse("runs:run-summary-file", args=place)).json()
