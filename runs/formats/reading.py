@@ -192,6 +192,8 @@ class Fields:
 
     def take_as(self, *names: str) -> tuple[str, Any]:
         """Do what `take` does, for a key with any of these names."""
+        if not self._left:
+            return "", None
         self._asked.update(names)
         if self._left.keys().isdisjoint(names):
             return "", None
