@@ -50,6 +50,9 @@ class CallKey:
     repair: int = 0
 
 
+OWN_CALL = CallKey("target")
+
+
 @dataclass(frozen=True, slots=True)
 class TraceHeaders:
     """The execution that a call belongs to, for servers that want to trace it."""

@@ -23,6 +23,7 @@ from yarl import URL
 from evaluators.kinds._base import Output
 from evaluators.model_calls.calls import (
     MAX_REPLY_BYTES,
+    OWN_CALL,
     CallKey,
     CallOutcome,
     CallRecord,
@@ -317,7 +318,6 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 
 CONNECT_S = 10.0
-OWN_CALL = CallKey("target")
 FIRST_WAIT_S = 0.5
 SENT = {
     "User-Agent": "Evalsite",

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError, InterfaceError
 
@@ -24,6 +24,7 @@ from evaluators.kinds._base import (
     Sandbox,
 )
 from evaluators.model_calls.calls import (
+    OWN_CALL,
     Admit,
     Begin,
     CallKey,
@@ -41,7 +42,6 @@ from evaluators.model_calls.models import ModelSpec
 from evaluators.reading.json import storable
 from evaluators.scoring.types import Usage, total_usage
 from runs.engine.ports import Cause, TargetFailure
-from runs.execution.agents import OWN_CALL, AgentClient
 from runs.execution.ledger import CallRefusedError
 from runs.execution.loading import Calls, FrozenTarget, RunWork
 from runs.execution.target_secrets import CAUSES
@@ -56,6 +56,9 @@ from runs.target_kinds._base import (
     TargetConfig,
     TargetContext,
 )
+
+if TYPE_CHECKING:
+    from runs.execution.agents import AgentClient
 
 
 @dataclass(frozen=True, slots=True)

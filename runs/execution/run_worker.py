@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from django.conf import settings
 
@@ -32,7 +32,6 @@ from evaluators.models import ZERO_USD
 from evaluators.scoring.types import DomainError
 from runs.engine.execute import execute
 from runs.engine.ports import Cause, ExecutionOutcome, TargetFailure
-from runs.execution.agents import AgentClient
 from runs.execution.claims import (
     Job,
     Leases,
@@ -66,6 +65,9 @@ from runs.models.database import database_now
 from runs.models.runs import ALL_ALIKE, Run, RunStatus
 from runs.scripts import sandbox_in_force
 from runs.target_kinds._base import TargetContext
+
+if TYPE_CHECKING:
+    from runs.execution.agents import AgentClient
 
 logger = logging.getLogger(__name__)
 
@@ -357,7 +359,7 @@ class RunLoop:
         self._admission = Admission(self._leases, self._writer.budget, database, self._writer.room)
         self._limiter = Limiter(SlotKeeper(work, token, database), clock=time_since_boot)
         self._client = ModelClient(self._limiter)
-        self._agents = AgentClient()
+        self._agents = _agent_client(work)
         self._request_priority = RequestPriority()
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._needs_refill = asyncio.Event()
@@ -445,7 +447,8 @@ class RunLoop:
             self._aborting.cancel()
         self._writer.end()
         await self._client.aclose()
-        await self._agents.aclose()
+        if self._agents is not None:
+            await self._agents.aclose()
         await self._writer.write_now()
         await self._database.do(release_held, self.work.run_id, self.token)
         await self._limiter.aclose()
@@ -634,6 +637,16 @@ class RunLoop:
         has_surplus = self._stored_grant > self.budget.used
         if has_surplus and not self._asking_for_money.locked():
             await self._agree_on_money(executions=0)
+
+
+def _agent_client(work: RunWork) -> AgentClient | None:
+    """Return the client for agents; None for a run that asks none."""
+    if not (work.target.uses_agent or work.agents):
+        return None
+    # Imported here: it takes long to load, and many runs ask no agent.
+    from runs.execution.agents import AgentClient
+
+    return AgentClient()
 
 
 def _nobody() -> bool:
