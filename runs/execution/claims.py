@@ -66,7 +66,7 @@ def claim_results(
     owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
         rows = _lease_rows(run_id, owned, token=token, most=most, now=now)
-    cases = Case.objects.filter(id__in=among({row["case_id"] for row in rows})).defer("tags")
+    cases = Case.objects.filter(id__in=among({row["case_id"] for row in rows}))
     by_id = {case.pk: case for case in cases}
     return [_claim(row, by_id[row["case_id"]]) for row in rows]
 
