@@ -215,7 +215,15 @@ async def _row(
             raise UncomparableError(f"{format_place(place)}, compared as {error}") from error
     passed = len(shown) == len(sides) and await matches(rule, found[place], wanted[place])
     facts = {"path": format_place(place) or "$", "how": rule.how, "weight": rule.weight}
-    return {**facts, "passed": passed, **shown}
+    return {**facts, "passed": passed, "word": _word(shown, passed), **shown}
+
+
+def _word(shown: Mapping[str, str], passed: bool) -> str:
+    if "found" not in shown:
+        return "missing"
+    if "expected" not in shown:
+        return "not expected"
+    return "as expected" if passed else "differs"
 
 
 def _without(value: Any, ignored: Sequence[Steps], place: Place) -> Any:
