@@ -48,25 +48,23 @@ class JudgedConfig(KindConfig):
     timeout_s: int | None = judge_timeout()
 
 
-def context_source() -> Any:
-    """Return the setting that says where the context of an answer is."""
-    return Field(
+class ContextConfig(JudgedConfig):
+    """Where the context of an answer is, and the judge."""
+
+    context: str = Field(
         TOOLS,
         pattern=rf"^({TOOLS}|metadata([.\[].+)?)$",
         description="Where the context is: tools, for what the tools returned; or a path in the metadata of the case, "
         "such as metadata.context.",
     )
-
-
-def context_tool() -> Any:
-    """Return the setting that limits the context to one tool."""
-    return Field(
+    tool: str = Field(
         "", description="With tools: only what the tool of this name returned. Empty: all."
     )
 
 
-def find_passages(source: str, tool: str, context: Context) -> tuple[str, ...] | Unscored:
+def find_passages(config: ContextConfig, context: Context) -> tuple[str, ...] | Unscored:
     """Return the passages of the context in their order, Unscored without one; each entry of a list is a passage."""
+    source, tool = config.context, config.tool
     if METADATA_NAME.match(source):
         try:
             found = _texts(metadata_value(source, context.case.metadata))

@@ -29,10 +29,8 @@ from typing import Any
 from evaluators.kinds._base import Context, kind
 from evaluators.kinds._prompts import QUESTION, REFERENCE, FilledPrompt, fill
 from evaluators.kinds._statements import (
-    JudgedConfig,
+    ContextConfig,
     JudgedParts,
-    context_source,
-    context_tool,
     find_missing_context,
     find_passages,
     judge_findings,
@@ -60,13 +58,6 @@ What to reply, in this order:
 answers the question. A passage on the same subject that answers nothing is not useful."""
 
 
-class ContextPrecisionConfig(JudgedConfig):
-    """Where the context is, and the judge."""
-
-    context: str = context_source()
-    tool: str = context_tool()
-
-
 def mean_precision(useful: Sequence[bool]) -> float:
     """Return the mean of precision@k over the ranks of the useful passages, 0 without one."""
     ranks = [rank for rank, is_useful in enumerate(useful, 1) if is_useful]
@@ -78,14 +69,14 @@ def mean_precision(useful: Sequence[bool]) -> float:
 @kind(
     label="Context precision",
     icon="e-judge",
-    config=ContextPrecisionConfig,
+    config=ContextConfig,
     uses_judge=True,
     needs=("a trace with tool results, or a context in the metadata of the case",),
     find_missing=find_missing_context,
 )
-async def score(config: ContextPrecisionConfig, context: Context) -> Outcome:
+async def score(config: ContextConfig, context: Context) -> Outcome:
     """Return the mean precision at the ranks of the useful passages."""
-    passages = find_passages(config.context, config.tool, context)
+    passages = find_passages(config, context)
     if isinstance(passages, Unscored):
         return passages
     filled = fill(TASK, context, always=(QUESTION, REFERENCE))

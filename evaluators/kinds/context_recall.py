@@ -27,9 +27,7 @@ from typing import Any
 from evaluators.kinds._base import CaseFacts, Context, kind
 from evaluators.kinds._prompts import REFERENCE, FilledPrompt, fill
 from evaluators.kinds._statements import (
-    JudgedConfig,
-    context_source,
-    context_tool,
+    ContextConfig,
     find_missing_context,
     find_passages,
     judge_findings,
@@ -58,13 +56,6 @@ if it states nothing.
   - found: true only if the passages say so or it follows from them alone."""
 
 
-class ContextRecallConfig(JudgedConfig):
-    """Where the context is, and the judge."""
-
-    context: str = context_source()
-    tool: str = context_tool()
-
-
 def find_missing(config: Mapping[str, Any], case: CaseFacts) -> str:
     """Return what a case lacks: an expected output, or the context."""
     return find_missing_context(config, case) if case.expected_output.strip() else "expected output"
@@ -73,16 +64,16 @@ def find_missing(config: Mapping[str, Any], case: CaseFacts) -> str:
 @kind(
     label="Context recall",
     icon="e-judge",
-    config=ContextRecallConfig,
+    config=ContextConfig,
     uses_judge=True,
     needs=("an expected output", "a trace with tool results, or a context in the metadata"),
     find_missing=find_missing,
 )
-async def score(config: ContextRecallConfig, context: Context) -> Outcome:
+async def score(config: ContextConfig, context: Context) -> Outcome:
     """Return the share of the reference's statements that the context has."""
     if not context.case.expected_output.strip():
         return Unscored("the case has no expected output", stage="config")
-    passages = find_passages(config.context, config.tool, context)
+    passages = find_passages(config, context)
     if isinstance(passages, Unscored):
         return passages
     filled = fill(TASK, context, always=(REFERENCE,))

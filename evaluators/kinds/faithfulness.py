@@ -27,9 +27,7 @@ from __future__ import annotations
 from evaluators.kinds._base import Context, kind
 from evaluators.kinds._prompts import ANSWER, FilledPrompt, fill
 from evaluators.kinds._statements import (
-    JudgedConfig,
-    context_source,
-    context_tool,
+    ContextConfig,
     find_missing_context,
     find_passages,
     judge_findings,
@@ -59,25 +57,18 @@ contradicts it.
   - supported: true only if the passages say so or it follows from them alone."""
 
 
-class FaithfulnessConfig(JudgedConfig):
-    """Where the context is, and the judge."""
-
-    context: str = context_source()
-    tool: str = context_tool()
-
-
 @kind(
     label="Faithfulness",
     icon="e-judge",
-    config=FaithfulnessConfig,
+    config=ContextConfig,
     uses_judge=True,
     needs=("a trace with tool results, or a context in the metadata of the case",),
     find_missing=find_missing_context,
     spellings={"groundedness": {}},
 )
-async def score(config: FaithfulnessConfig, context: Context) -> Outcome:
+async def score(config: ContextConfig, context: Context) -> Outcome:
     """Return the share of the answer's statements that the context supports."""
-    passages = find_passages(config.context, config.tool, context)
+    passages = find_passages(config, context)
     if isinstance(passages, Unscored):
         return passages
     if not context.output.text.strip():
