@@ -116,7 +116,7 @@ class LanguageConfig(KindConfig):
         codes = tuple(code.strip().lower() for code in codes)
         if unknown := [code for code in codes if code not in known_languages()]:
             raise ValueError(
-                f"{unknown[0]!r} is not a language that can be told; there are "
+                f"{unknown[0]!r} is not the code of a language that can be recognised; write one of "
                 f"{', '.join(sorted(known_languages()))}"
             )
         return tuple(dict.fromkeys(codes))

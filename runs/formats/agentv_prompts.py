@@ -424,14 +424,14 @@ def _filled(
     filled |= {name: part for name, part in case.items() if name not in (VARS, INPUT)}
     filled[INPUT] = _replaced(prompt.content, variables)
     others = {name: part for name, part in variables.items() if name not in OF_THE_CASE}
-    # What is expected is often told to a judge again. A conversation is none of a sentence's parts.
-    told = others | ({EXPECTED_OUTPUT: expected} if isinstance(expected, str) else {})
+    # Criteria often repeat the expected output. A conversation cannot be part of a sentence, so it is left out.
+    known = others | ({EXPECTED_OUTPUT: expected} if isinstance(expected, str) else {})
     for name in FILLED:
         if isinstance(case.get(name), str):
-            filled[name] = _replaced(case[name], told)
+            filled[name] = _replaced(case[name], known)
     for name in ASSERTIONS:
         if isinstance(filled.get(name), list):
-            filled[name] = [_with_values(part, told) for part in filled[name]]
+            filled[name] = [_with_values(part, known) for part in filled[name]]
     metadata = filled.get("metadata")
     if others and (metadata is None or isinstance(metadata, Mapping)):
         filled["metadata"] = {VARS: others, **(metadata or {})}

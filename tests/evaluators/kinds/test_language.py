@@ -86,7 +86,7 @@ def test_the_codes_are_those_of_the_model() -> None:
         ({"expected": ["de"], "same_as_input": True}, "give either expected"),
         (
             {"expected": ["german"]},
-            "'german' is not a language that can be told; there are ace, af",
+            "'german' is not the code of a language that can be recognised; write one of ace, af",
         ),
         ({"expected": ["de"], "among": ["en"]}, "de is expected and not among those"),
         ({"expected": ["de"], "min_letters": 0}, "min_letters: 0 is refused"),
