@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,8 @@ def _import_table(site: Evalsite, options: Namespace, parser: ArgumentParser) ->
         table = TableIn.read(path, path.read_bytes(), vars(options))
     except UnknownPartError as error:
         parser.error(str(error))
-    suite = site.get(f"suites/{options.suite}")
+    with _name_missing(site, f"suite {options.suite!r}"):
+        suite = site.get(f"suites/{options.suite}")
     current = _stored_suite(site, options.suite).cases if suite["case_count"] else ()
     titles = {
         case.key: case.title
@@ -141,7 +143,20 @@ def _stored_suite(site: Evalsite, slug: str, version: int | None = None) -> Suit
     from runs.formats.bundles import read_uploads
     from runs.formats.finding import read_suites
 
-    content = site.file(f"suites/{slug}/file", **({"version": version} if version else {}))
+    of_version = f" with a version {version}" if version else ""
+    with _name_missing(site, f"suite {slug!r}{of_version}"):
+        content = site.file(f"suites/{slug}/file", **({"version": version} if version else {}))
     name = "suite.zip" if content.startswith(b"PK") else "suite.yaml"
     [found] = read_suites(read_uploads([(name, BytesIO(content))])).suites
     return found.content.replace(slug=slug)
+
+
+@contextmanager
+def _name_missing(site: Evalsite, name: str) -> Iterator[None]:
+    """Say that the site has no such suite, where its answer is only that there is nothing at the address."""
+    try:
+        yield
+    except EvalsiteError as error:
+        if error.status != NOT_FOUND:
+            raise
+        raise EvalsiteError(f"There is no {name} at {site.server}.", status=NOT_FOUND) from error

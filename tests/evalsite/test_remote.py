@@ -287,6 +287,8 @@ def test_a_table_of_cases_is_imported_as_there(capsys: Any) -> None:
     table = "nr,wording,Soll\nspain,Capital of Spain now?,Madrid\nnorway,Capital of Norway?,Oslo\nfiji,,Suva\n"
     Path("more.csv").write_text(table)
     given = ("more.csv", "--suite", "capitals", "--map", "input=wording", "--map", "expected=Soll")
+    assert call("import", given[0], "--suite", "nobody", *given[3:]) == 3
+    assert f"There is no suite 'nobody' at {ADDRESS}." in capsys.readouterr().err
     Path("named.yaml").write_text(CAPITALS.replace("id: spain,", "id: spain, title: Iberia,"))
     call("import", "named.yaml")
     capsys.readouterr()
@@ -389,7 +391,12 @@ def test_a_comparison_is_the_same_as_there(capsys: Any) -> None:
         (("evaluate", "capitals", *WITH_COMMAND, "--set", "x=1"), 3, "command has no such setting"),
         (("evaluate", "capitals", *WITH_COMMAND, "--set", "timeout_s=0"), 3, "timeout_s: Input"),
         (("evaluate", "no.yaml", *WITH_COMMAND), 3, "no.yaml"),
-        (("export", "nobody"), 3, "There is nothing at this address."),
+        (("export", "nobody"), 3, f"There is no suite 'nobody' at {ADDRESS}."),
+        (
+            ("export", "nobody", "--version", "7"),
+            3,
+            f"There is no suite 'nobody' with a version 7 at {ADDRESS}.",
+        ),
         (("export", "no\udcffbody"), 3, "udcff' is not text in UTF-8."),
     ],
 )
