@@ -113,7 +113,7 @@ def test_a_key_in_the_environment_adds_a_model_to_evaluate(settings):
 
 
 @pytest.mark.one_database
-def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_path):
+def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_path, capsys):
     def work_on_all():
         for run in Run.objects.filter(suite__slug="support-agent", status="queued"):
             work_on_run(run.pk)
@@ -121,8 +121,11 @@ def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_
     monkeypatch.setattr(load_examples, "_input_ends", work_on_all)
     with started(tmp_path) as server:
         for _ in range(2):
-            call_command("load_examples", "--follow-ups", "--judge-url", server.base_url)
+            call_command(
+                "load_examples", "--follow-ups", "--judge-url", server.base_url, "--verbosity", "0"
+            )
         work_on_all()
+    assert capsys.readouterr().err == ""
     again = Run.objects.exclude(source_run=None).order_by("number")
     assert list(again.values_list("number", "source_run__number", "judge_name")) == [
         (3, 2, "Scripted judge, strict"),

@@ -22,6 +22,7 @@ from evalsite.cli import (
     set_local_address,
     unknown_command_message,
 )
+from evalsite.management.commands.demo import _follow_up
 from tests.services.processes import ROOT, Process, free_port, wait_until
 from tests.services.site import is_healthy, run
 
@@ -119,6 +120,13 @@ def test_a_site_without_an_address_gets_a_local_one(before, address):
     environment = dict(before)
     set_local_address(environment)
     assert environment["EVALSITE_URL"] == address
+
+
+def test_the_process_beside_the_demo_writes_what_failed_in_it(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("EVALSITE_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    assert _follow_up("http://127.0.0.1:9/v1").wait() == 3
+    assert str(tmp_path) in capfd.readouterr().err
 
 
 def test_the_demo_has_a_folder_of_its_own_unless_one_is_named():

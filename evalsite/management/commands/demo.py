@@ -61,18 +61,11 @@ class Command(SiteCommand):
         )
 
 
-def _follow_up(judge: str) -> None:
+def _follow_up(judge: str) -> subprocess.Popen[str]:
     """Start the process that judges a first run again once the server's workers have completed it."""
-    command = [
-        sys.executable,
-        "-m",
-        "django",
-        "load_examples",
-        "--follow-ups",
-        "--judge-url",
-        judge,
-    ]
-    _start_beside(command, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "django", "load_examples", "--follow-ups"]
+    # It finds everything loaded already, so it prints only errors, into the log of the server.
+    return _start_beside([*command, "--judge-url", judge, "--verbosity", "0"])
 
 
 def _start_judge() -> str:
@@ -87,9 +80,7 @@ def _start_judge() -> str:
     return address
 
 
-def _start_beside(
-    command: list[str], *, stdout: int | None = None, stderr: int | None = None
-) -> subprocess.Popen[str]:
+def _start_beside(command: list[str], *, stdout: int | None = None) -> subprocess.Popen[str]:
     """Start a process that ends with its standard input.
 
     It does when nobody holds the other end any more: neither this process, nor the server that replaces it, nor a
@@ -97,7 +88,7 @@ def _start_beside(
     """
     read_end, write_end = os.pipe()
     started = subprocess.Popen(  # noqa: S603 - ours
-        command, stdin=read_end, stdout=stdout, stderr=stderr, text=True, process_group=0
+        command, stdin=read_end, stdout=stdout, text=True, process_group=0
     )
     os.close(read_end)
     os.set_inheritable(write_end, True)

@@ -179,7 +179,8 @@ class Command(SiteCommand):
         parser.add_argument(
             "--follow-ups",
             action="store_true",
-            help="Then wait for a run, import reviews, judge it again by two other judges, and measure one; ends with its input.",
+            help="Then wait for a run, import reviews, judge it again by two other judges, and measure one of them; "
+            "ends with its input.",
         )
         parser.add_argument(
             "--judge-url", required=True, help="Base URL at which the scripted judge answers."
@@ -199,21 +200,22 @@ class Command(SiteCommand):
         except DomainError as error:
             raise CommandError(f"The examples could not be loaded: {error}") from error
         for example, suite in loaded:
-            self._run(example, suite, user)
+            outcome = _start_runs(example, suite, user)
+            if outcome and options["verbosity"]:
+                self.stderr.write(f"{suite.title}: {outcome}")
         if options["follow_ups"]:
             follow_up(Run.objects.filter(suite__slug=SUITES[0].slug), user)
 
-    def _run(self, example: DemoSuite, suite: Suite, user: User) -> None:
-        """Start the missing runs of an example; a refusal, as without scripts, is only printed."""
-        if not example.targets:
-            return
-        try:
-            count = _start_missing(example, suite, user)
-        except DomainError as error:
-            self.stderr.write(f"{suite.title}: not run. {error}")
-            return
-        outcome = f"{counted(count, 'run')} started." if count else "already run; nothing started."
-        self.stderr.write(f"{suite.title}: {outcome}")
+
+def _start_runs(example: DemoSuite, suite: Suite, user: User) -> str:
+    """Start the missing runs of an example, and return a message; a refusal, as without scripts, is only that."""
+    if not example.targets:
+        return ""
+    try:
+        count = _start_missing(example, suite, user)
+    except DomainError as error:
+        return f"not run. {error}"
+    return f"{counted(count, 'run')} started." if count else "already run; nothing started."
 
 
 def follow_up(runs: QuerySet[Run], user: User) -> None:
