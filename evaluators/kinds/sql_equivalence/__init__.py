@@ -36,11 +36,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 from pydantic import Field, field_validator
 
@@ -57,6 +59,10 @@ SPARE_S = 20
 MAX_QUERY_LENGTH = 100_000
 MAX_SHOWN_ROWS = 10
 MAX_KEPT_LENGTH = 4_000
+# More would only slow each other down, and each may take a gigabyte.
+MAX_PROCESSES = os.cpu_count() or 1
+# Those of an event loop, kept while an evaluator waits for one or has one.
+_slots = WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
 
 
 class SqlEquivalenceConfig(KindConfig):
@@ -136,7 +142,9 @@ async def score(config: SqlEquivalenceConfig, context: Context) -> Outcome:
         if len(query) > MAX_QUERY_LENGTH:
             reason = f"the {whose} query has more than {MAX_QUERY_LENGTH:,} characters"
             return Unscored(reason, stage="limits")
-    reply = await _run(config, [expected, answer], database)
+    slots = _slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_PROCESSES))
+    async with slots:
+        reply = await _run(config, [expected, answer], database)
     if "problem" in reply:
         name = f"database {config.database}" if is_file else "database"
         reason = f"the {name} cannot be used: {reply['problem']}"
@@ -149,7 +157,8 @@ async def score(config: SqlEquivalenceConfig, context: Context) -> Outcome:
         return Unscored(f"the agent's query failed: {found['error']}", stage=found["stage"])
     if "error" in found:
         return _wrong(f"The query cannot be run: {found['error']}", details)
-    return _compare(config, wanted, found, details)
+    # In a thread, as both may have very many rows.
+    return await asyncio.to_thread(_compare, config, wanted, found, details)
 
 
 def _query(text: str) -> str:
@@ -186,7 +195,7 @@ async def _run(
             process.kill()
             await process.wait()
     try:
-        reply: Mapping[str, Any] = json.loads(printed)
+        reply: Mapping[str, Any] = await asyncio.to_thread(json.loads, printed)
     except ValueError:
         return {"problem": f"the process that reads it ended with code {process.returncode}"}
     return reply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import read_config
+from evaluators.kinds import get_kind, read_config, sql_equivalence
 from evaluators.kinds._base import Context
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.sql_equivalence import PROGRAM
@@ -156,6 +157,29 @@ def test_a_query_without_end_is_unscored_and_never_0(answer: str, said: str) -> 
 
     assert outcome.stage == "limits"
     assert said in outcome.reason
+
+
+def test_only_so_many_processes_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[asyncio.subprocess.Process] = []
+    create = asyncio.create_subprocess_exec
+
+    async def recorded(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+        assert all(process.returncode is not None for process in started)
+        started.append(await create(*command, **options))
+        return started[-1]
+
+    monkeypatch.setattr(sql_equivalence, "MAX_PROCESSES", 1)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", recorded)
+    kind, context = get_kind("sql_equivalence"), shop("SELECT name FROM customers")
+    config = kind.config.model_validate(CONFIG)
+
+    async def score_together() -> list[Any]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(kind.score(config, context)) for _ in range(3)]
+        return [task.result().score for task in tasks]
+
+    assert asyncio.run(score_together()) == [1, 1, 1]
+    assert len(started) == 3
 
 
 def test_the_process_that_reads_a_database_can_open_nothing_else() -> None:
