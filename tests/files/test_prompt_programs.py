@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from io import BytesIO
+from pathlib import Path
 from zipfile import ZipFile
 
+import playwright
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
+from evaluators.kinds._base import ScriptCall, ScriptResult
+from runs.formats.tools.promptfoo_programs import written_prompts
 from runs.models.suites import Suite
 from tests.support.members import make_client, make_member
 
@@ -98,3 +103,36 @@ def test_prompts_are_written_for_those_who_may_run_scripts(settings, tmp_path, c
         (tmp_path / "shop/prompts.py").write_text(f"def ask(context): {ends}")
         with pytest.raises(CommandError, match="prompts.py:ask returned no prompt for some tests"):
             call_command("validate", str(tmp_path / "shop"))
+
+
+# A node that is there wherever tests run.
+NODE = Path(playwright.__file__).parent / "driver"
+FUNCTIONS = {
+    "whole.js": "console.log('no prompt'); module.exports = async ({vars}) => `Ask ${vars.topic}`",
+    "named.cjs:ask": "module.exports = { ask: ({vars}) => ({ prompt: `Ask ${vars.topic}` }) }",
+    "whole.mjs": "export default ({vars, provider}) => `Ask ${vars.topic}`",
+    "named.ts:ask": "type Given = { vars: any }\nexport const ask = ({vars}: Given): string => `Ask ${vars.topic}`",
+}
+
+
+@pytest.mark.parametrize("program", FUNCTIONS)
+def test_functions_in_javascript_and_typescript_write_prompts(program: str, tmp_path: Path) -> None:
+    env = {"PATH": f"{NODE}:/usr/bin:/bin"}
+
+    def run(call: ScriptCall) -> ScriptResult:
+        for name, content in call.files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_bytes(content)
+            (tmp_path / name).chmod(0o755)
+        done = subprocess.run(
+            call.command, input=call.stdin, cwd=tmp_path, env=env, capture_output=True
+        )
+        return ScriptResult(done.stdout.decode(), done.stderr.decode(), done.returncode)
+
+    files = {program.partition(":")[0]: FUNCTIONS[program].encode()}
+    contexts = [{"vars": {"topic": topic}} for topic in ("fees", "terms")]
+    assert written_prompts(program, contexts, "", files, run) == ["Ask fees", "Ask terms"]
+    if program == "named.ts:ask":
+        env["NODE_OPTIONS"] = "--no-strip-types"
+        with pytest.raises(ValueError, match=r"TypeScript needs Node 22\.18 or newer; this is v\d"):
+            written_prompts(program, contexts, "", files, run)

@@ -58,7 +58,8 @@ console.log = console.info = console.error;
   for (const context of given.contexts) prompts.push(await write(context));
   process.stdout.write(JSON.stringify(prompts));
 })().catch((error) => {
-  console.error(error);
+  const isOld = error && error.code === "ERR_UNKNOWN_FILE_EXTENSION" && given.file.endsWith(".ts");
+  console.error(isOld ? `TypeScript needs Node 22.18 or newer; this is ${process.version}` : error);
   process.exitCode = 1;
 });
 """
