@@ -105,12 +105,12 @@ class SuiteRow:
 def suite_rows() -> Sequence[SuiteRow]:
     """Return every suite that is not archived.
 
-    Runs that scored stored outputs again show nothing new about a target, so they do not count here.
+    Runs that score stored outputs again show nothing new about a target, so they count only while they run.
     """
     current = Count("cases", filter=Q(cases__is_current=True))
     suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)
     latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
-    newest = _newest(Run.objects.filter(source_run=None))
+    newest = _newest(Run.objects.filter(Q(source_run=None) | Q(status__in=ACTIVE_RUN_STATUSES)))
     to_review = QueueQuery().items().waiting().order_by().values_list("run__suite")
     trends, waiting = _trends(Run.objects.all()), dict(to_review.annotate(total=Count("pk")))
     return [

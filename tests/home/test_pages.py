@@ -135,6 +135,18 @@ class TestSuiteList:
         assert "#2 at 50.0%" in html
         assert 'hx-trigger="every 5s"' in html
 
+    def test_outputs_that_are_judged_again_are_shown_while_that_lasts(self, editor: Client) -> None:
+        suite = make_suite(title="Refunds")
+        source = make_scored_run(suite=suite, verdicts=["pass", "pass"])
+        again = make_scored_run(suite=suite, verdicts=["pass", "pending"], status="running")
+        Run.objects.filter(pk=again.pk).update(source_run=source)
+        html = page(editor, "home", show="running")
+        assert ">Refunds</a>" in html
+        assert "#2 at 50.0%" in html
+        Run.objects.filter(pk=again.pk).update(status="completed")
+        assert "No running suite" in page(editor, "home", show="running")
+        assert "#2" not in page(editor, "home")
+
     def test_a_run_that_ended_otherwise_is_shown_with_its_status(self, editor: Client) -> None:
         suite = make_suite()
         make_scored_run(suite=suite, verdicts=["pass"])
