@@ -170,7 +170,8 @@ def version_warnings(run: Run) -> list[str]:
     warnings = [
         f"{name} answered by {counted(len(versions), 'version')} of its model: "
         + ", ".join(
-            f"{version} ({counted(count, 'reply,replies')})" for version, count in versions.items()
+            f"{version} ({counted(count, 'reply,replies')})"
+            for version, count in zip(_short(versions), versions.values(), strict=True)
         )
         + "."
         for name, versions in now.items()
@@ -193,11 +194,21 @@ def version_warnings(run: Run) -> list[str]:
 def change_warnings(before: Versions, after: Versions, since: str) -> list[str]:
     """Say which judges answered by a version that they did not answer by before."""
     return [
-        f"The model behind {name} changed {since}: {', '.join(new)} in place of "
-        f"{', '.join(before[name])}. Scores may differ for this alone."
+        f"The model behind {name} changed {since}: {', '.join(_short(new))} in place of "
+        f"{', '.join(_short(before[name]))}. Scores may differ for this alone."
         for name, versions in after.items()
         if before.get(name) and (new := [one for one in versions if one not in before[name]])
     ]
+
+
+def _short(versions: Iterable[str]) -> list[str]:
+    """Return versions without the model's name where the one before has the same."""
+    texts, last = [], ""
+    for version in versions:
+        model, _, fingerprint = version.rpartition(" ")
+        texts.append(fingerprint if model and model == last else version)
+        last = model
+    return texts
 
 
 def _versions(stored: Any) -> Versions:

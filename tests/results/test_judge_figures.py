@@ -73,6 +73,10 @@ def test_a_changed_version_is_told_on_the_run_and_in_the_comparison(viewer_clien
     assert get(viewer_client, address, "/api/runs/compare")["judge_changes"] == [
         f"{since} Scores may differ for this alone."
     ]
+    # The name of a model stands once before its versions.
+    judged_run("juno-0707 fp_c", "juno-0707 fp_d", suite=make_suite(slug="sales"))
+    said = page_words(viewer_client, "/suites/sales/runs/1/")
+    assert "its model: juno-0707 fp_c (1 reply), fp_d (1 reply)." in said
     # Servers that tell no version change nothing, and neither do runs without figures.
     judged_run("", suite=suite)
     assert "changed since" not in page_words(viewer_client, "/suites/support/runs/3/")
