@@ -79,6 +79,13 @@ class TestEveryPage:
         run = reviewed_run(ann, says=Verdict.BORDERLINE)
         rows = text_of(viewer, "runs:run-results", run.suite.slug, run.number)
         assert "Borderline , confirmed by review" in rows
+        # A comparison repeats no verdict that people confirmed.
+        slug, number = run.suite.slug, run.number
+        make_scored_run(verdicts=["fail", "pass"], suite=run.suite, number=number + 1)
+        pair = f"?baseline={slug}:{number}&candidate={slug}:{number + 1}&show=all"
+        compared = text_of(viewer, "runs:compare", query=pair)
+        assert "C-001" in compared
+        assert f"#{number} Borderline" not in compared
 
 
 class TestHistory:
