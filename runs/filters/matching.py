@@ -313,16 +313,12 @@ class ResultRows(CaseRows):
         return ~found if name is None else found
 
     def _is_reviewed(self, state: str | None) -> Q:
-        waiting = ReviewItem.objects.waiting().filter(self._of("run")).order_by()
-        decided = Review.objects.standing().filter(self._of("result__run")).order_by()
-        column = "result__run_case__pk"
-        changed = decided.exclude(verdict=F("machine_verdict"))
-        found = {
-            "waiting": Q(pk__in=waiting.values(column)),
-            "decided": Q(pk__in=decided.values(column)),
-            "changed": Q(pk__in=changed.values(column)),
-        }
-        return found[state] if state in found else ~(found["waiting"] | found["decided"])
+        def has(name: str) -> Q:
+            return Q(pk__in=self._reviewed(name).values("result__run_case__pk"))
+
+        if state is None or state == NOTHING:
+            return ~(has("waiting") | has("decided"))
+        return has(state)
 
     def has_number(self, test: Test) -> Q:
         """Return the condition that a figure compares as it should; without a value, that there is none."""

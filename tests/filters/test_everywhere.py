@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -55,7 +56,16 @@ OF_RESULTS = [
     ("tool = find", {"A"}),
     ("error = target", {"C"}),
     ("review = none", ALL),
+    ("refund review = none", {"A"}),
+    ("refund review = waiting", set()),
+    ("cost > 0.01", {"B"}),
+    ("cost = none", {"C"}),
+    ("tokens > 100", {"B"}),
+    ("tokens = none", {"C"}),
+    ("flaky = yes", set()),
 ]
+# The one change between the two runs; a place with one run refuses to look for it.
+OF_CHANGES = [("tone fell", {"A"}), ("tone rose", set()), ("score changed", set())]
 # The part of each refusal that is the same wherever it is asked.
 REFUSED = [
     ("verdict = good", "verdict is one of"),
@@ -67,7 +77,7 @@ REFUSED = [
 
 @pytest.fixture
 def runs() -> tuple[Run, Run]:
-    """Make two equal runs of three cases: one passes, one fails, one has an error."""
+    """Make two runs of three cases: one passes, one fails, one has an error. The later tone of the first is lower."""
     suite = make_suite(slug="support", tree=TREE)
     say = {"role": "user", "content": "Where is my parcel?"}
     hello = {"role": "user", "content": "Hello"}
@@ -83,7 +93,7 @@ def runs() -> tuple[Run, Run]:
         ),
     ]  # fmt: skip
     made = []
-    for _ in range(2):
+    for best in (0.9, 0.8):
         target = make_target()
         snapshot = make_snapshot(suite=suite, target=target, tree=TREE)
         run = make_run(
@@ -93,13 +103,17 @@ def runs() -> tuple[Run, Run]:
         first = make_result(
             run=run, case=cases[0], verdict="pass", score=0.9, latency_ms=500,
             output={"text": "Your refund", "trace": trace},
+            run_cost_usd=Decimal("0.01"), evaluation_cost_usd=0, input_tokens=60, output_tokens=20,
         )  # fmt: skip
-        second = make_result(run=run, case=cases[1], verdict="fail", score=0.3, latency_ms=3000)
+        second = make_result(
+            run=run, case=cases[1], verdict="fail", score=0.3, latency_ms=3000,
+            run_cost_usd=Decimal("0.02"), evaluation_cost_usd=Decimal("0.01"), input_tokens=150,
+        )  # fmt: skip
         make_result(
             run=run, case=cases[2], status="error", error="502", error_stage="target", score=None,
-            latency_ms=None,
+            latency_ms=None, run_cost_usd=None, evaluation_cost_usd=None,
         )  # fmt: skip
-        for result, tone in ((first, 0.8), (second, 0.2)):
+        for result, tone in ((first, best), (second, 0.2)):
             make_score(result=result, path="tone", score=tone, reasoning="")
             reasoning = "Too curt" if result is second else ""
             make_score(result=result, path="slang", score=1 - tone, reasoning=reasoning)
@@ -209,6 +223,16 @@ def test_every_place_gives_the_same_answers(places: Places) -> None:
         assert found == dict.fromkeys(everywhere, keys), text
     for text, keys in OF_CASES:
         assert places.suite_cases(text) == keys, text
+
+
+def test_changes_are_asked_for_where_there_are_two_runs(places: Places) -> None:
+    with_baseline = ("side_by_side", "comparison")
+    for text, keys in OF_CHANGES:
+        for name, ask in of_results(places).items():
+            if name in with_baseline:
+                assert ask(text) == keys, (text, name)
+            else:
+                assert "needs two runs" in str(ask(text)), (text, name)
 
 
 def test_every_place_refuses_in_the_same_words(places: Places) -> None:
