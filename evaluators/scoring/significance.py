@@ -10,7 +10,7 @@ import numpy as np
 from evaluators.scoring.intervals import RESAMPLES
 from evaluators.scoring.numbers import rounded
 
-LEVEL = 0.05
+SIGNIFICANCE = 0.05
 MIN_CASES = 10
 # Sums of the same floats in another order may differ by this much.
 NO_DISTANCE = 1e-9
@@ -29,7 +29,7 @@ class Evidence:
     @property
     def is_clear(self) -> bool:
         """Tell whether the difference is significant."""
-        return self.p is not None and self.p < LEVEL
+        return self.p is not None and self.p < SIGNIFICANCE
 
     @property
     def is_too_little(self) -> bool:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from evaluators.scoring.intervals import RESAMPLES
 from evaluators.scoring.numbers import percent
-from evaluators.scoring.significance import LEVEL
+from evaluators.scoring.significance import SIGNIFICANCE
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import Conclusion, conclude, judge_changes, judge_noise
 from runs.compare.evidence import MeasuredChange
@@ -222,7 +222,7 @@ class EvidenceDoc(Document):
     """How the rest was tested."""
     interval: str = "95% bootstrap over cases"
     """What kind the intervals are."""
-    level: float = LEVEL
+    level: float = SIGNIFICANCE
     """Below which p a change counts as proven."""
     resamples: int = RESAMPLES
     """How often the cases were resampled."""

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from evaluators.scoring.intervals import RESAMPLES
 from evaluators.scoring.numbers import mean, rounded
-from evaluators.scoring.significance import LEVEL, MIN_CASES, NO_DISTANCE, Evidence, evidence, holm
+from evaluators.scoring.significance import (
+    MIN_CASES,
+    NO_DISTANCE,
+    SIGNIFICANCE,
+    Evidence,
+    evidence,
+    holm,
+)
 from runs.compare.rules import ADDED, ERROR, REMOVED, CaseChange
 
 # How many resamples are drawn at once: enough to be fast, few enough to hold ten thousand cases.
@@ -115,7 +122,7 @@ class Paired:
         """Return the class of SCORING §9: regressed, improved, no clear change or too few cases."""
         if self.p is None or self.mean is None:
             return TOO_FEW_CASES
-        if self.p >= LEVEL or not self.mean:
+        if self.p >= SIGNIFICANCE or not self.mean:
             return NO_CLEAR_CHANGE
         return REGRESSED if self.mean < 0 else IMPROVED
 
@@ -144,7 +151,7 @@ def paired_figures(
     # A figure that no case has gets zeros, for the resampling cannot handle nothing but NaN.
     nothing = np.isnan(rows).all(axis=1, keepdims=True)
     units = Units.make(np.where(nothing, 0.0, rows), seed=seed)
-    low, high = units.bootstrap(level=LEVEL, seed=seed)
+    low, high = units.bootstrap(level=SIGNIFICANCE, seed=seed)
     p = units.sign_flip(seed=seed)
     return tuple(
         _figure(row, float(low[place]), float(high[place]), float(p[place]))
@@ -180,7 +187,7 @@ def smallest_detectable(values: NDArray[np.float64]) -> float | None:
     if not spread > 0:
         return None
     normal = NormalDist()
-    factor = normal.inv_cdf(1 - LEVEL / 2) + normal.inv_cdf(POWER)
+    factor = normal.inv_cdf(1 - SIGNIFICANCE / 2) + normal.inv_cdf(POWER)
     return rounded(factor * spread / math.sqrt(values.size))
 
 
