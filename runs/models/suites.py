@@ -291,6 +291,11 @@ class SuiteVersion(models.Model):
         return VersionSpec.model_validate(self.content)
 
 
+HEAVY_CASE_COLUMNS = (
+    *("input", "expected_output", "expected_outcomes", "criteria", "metadata", "recorded_output"),
+)
+
+
 class Case(models.Model):
     """One revision of one case; results point at the revision they ran.
 

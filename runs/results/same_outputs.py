@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE
 from runs.models.results import Result
 from runs.models.runs import HEAVY_RUN_COLUMNS, Run
-from runs.models.suites import Suite
+from runs.models.suites import HEAVY_CASE_COLUMNS, Suite
 
 OutputPlace = tuple[str, int]
 
@@ -39,6 +39,7 @@ def same_outputs(source: Run, runs: Sequence[Run]) -> Iterator[Result]:
     created = {run.pk: run.created_at for run in runs}
     rows = Result.objects.filter(run__in=runs).select_related("case", "review_item", "run")
     heavy = [f"run__{column}" for column in HEAVY_RUN_COLUMNS]
+    heavy += [f"case__{column}" for column in HEAVY_CASE_COLUMNS]
     every = list(rows.defer(*heavy).order_by("id"))
     answered = {
         (row.case.key, row.repetition): row.finished_at

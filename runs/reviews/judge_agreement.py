@@ -18,8 +18,8 @@ from runs.engine.review_rules import LABELS, VERDICTS
 from runs.lists import ListQuery
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.reviews import ENDED, Review
-from runs.models.runs import Run
-from runs.models.suites import Case, Suite
+from runs.models.runs import HEAVY_RUN_COLUMNS, Run
+from runs.models.suites import HEAVY_CASE_COLUMNS, Case, Suite
 from runs.reviews.agreement import (
     MARKS,
     JudgeAgreement,
@@ -250,7 +250,8 @@ def reviewed_results(suite: Suite, span: RunScope) -> Iterator[Result]:
     """Yield the results whose review is closed; copies of results have no item in the queue."""
     rows = Result.objects.filter(run__in=span.of(suite), review_item__closed_at__isnull=False)
     consensus = rows.exclude(reviewed_verdict="").select_related("case", "review_item", "run")
-    heavy = ("run__snapshot", "run__summary", "run__leaf_scores")
+    heavy = [f"run__{column}" for column in HEAVY_RUN_COLUMNS]
+    heavy += [f"case__{column}" for column in HEAVY_CASE_COLUMNS]
     yield from consensus.defer(*heavy).order_by("id")
 
 
