@@ -24,6 +24,7 @@ from runs.reviews.judge_agreement import (
     VERDICT,
     AgreementQuery,
     CountedRun,
+    DecisionsQuery,
     JudgedResult,
     JudgeFigures,
     SuiteAgreement,
@@ -35,7 +36,6 @@ from runs.reviews.judge_agreement import (
     scope_text,
     suite_agreement,
 )
-from runs.reviews.people import PeopleQuery
 from runs.suites.drafts import get_draft, is_stored
 
 MINUS = "−"
@@ -261,9 +261,7 @@ def agreement_csv(judges: Sequence[JudgeRow]) -> str:
     )
 
 
-def scope_controls(
-    query: AgreementQuery | PeopleQuery, choices: Sequence[CountedRun]
-) -> list[Control]:
+def scope_controls(query: DecisionsQuery, choices: Sequence[CountedRun]) -> list[Control]:
     """Return the fields that choose which runs count; the judge only where there are several."""
     versions = sorted({run.version for run in choices}, reverse=True)
     since = ((version, f"Since v{version}") for version in versions)

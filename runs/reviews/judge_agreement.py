@@ -363,17 +363,15 @@ MAX_PATH_LENGTH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementQuery(ListQuery):
-    """Which judge is shown, which cell of its matrix is listed, and which runs count.
+class DecisionsQuery(ListQuery):
+    """What was decided, and which runs count.
 
-    `evaluator` is the path of an evaluator or the key of a metric. `machine` and `person` are the categories
-    of a cell, "" for all. `since` is a version of the suite, `run` a number, 0 for all.
+    `evaluator` is the path of an evaluator or the key of a metric. `since` is a version of the suite, `run` a number,
+    0 for all.
     """
 
     by: str = lists.option(KINDS, VERDICT)
     evaluator: str = lists.setting(max_length=MAX_PATH_LENGTH)
-    machine: str = lists.text()
-    person: str = lists.text()
     since: int = lists.integer(0)
     run: int = lists.integer(0)
     judge: str = lists.text()
@@ -383,6 +381,14 @@ class AgreementQuery(ListQuery):
     def span(self) -> RunScope:
         """Return the runs that count."""
         return RunScope(self.since, self.run, self.judge)
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementQuery(DecisionsQuery):
+    """Which judge is shown, and the categories of the cell of its matrix that is listed, "" for all."""
+
+    machine: str = lists.text()
+    person: str = lists.text()
 
     @property
     def is_cell(self) -> bool:

@@ -10,19 +10,17 @@ from django.db.models import Count, Q
 from runs import lists
 from runs.engine.plan import Plan
 from runs.engine.review_rules import LABELS, VERDICTS
-from runs.lists import ListQuery
 from runs.models.results import Result
 from runs.models.reviews import UNKNOWN_REVIEWER, Review, ReviewItem
 from runs.models.suites import Suite
 from runs.reviews.agreement import MARKS
 from runs.reviews.judge_agreement import (
     EVALUATOR,
-    KINDS,
     MARK_WORDS,
-    MAX_PATH_LENGTH,
     METRIC,
     OUTCOMES,
     VERDICT,
+    DecisionsQuery,
     RunScope,
     evaluator_verdicts,
     metric_scores,
@@ -40,26 +38,11 @@ from runs.reviews.reliability import (
 
 
 @dataclass(frozen=True, slots=True)
-class PeopleQuery(ListQuery):
-    """What people decided, the two people whose disagreements are listed, and which runs count.
+class PeopleQuery(DecisionsQuery):
+    """What people decided, and the names of the two whose disagreements are listed, "" for anybody."""
 
-    `evaluator` is the path of an evaluator or the key of a metric. `first` and `second` are names of reviewers, ""
-    for anybody. `since` is a version of the suite, `run` a number, 0 for all.
-    """
-
-    by: str = lists.option(KINDS, VERDICT)
-    evaluator: str = lists.setting(max_length=MAX_PATH_LENGTH)
     first: str = lists.text()
     second: str = lists.text()
-    since: int = lists.integer(0)
-    run: int = lists.integer(0)
-    judge: str = lists.text()
-    page: int = lists.page_number()
-
-    @property
-    def span(self) -> RunScope:
-        """Return the runs that count."""
-        return RunScope(self.since, self.run, self.judge)
 
 
 @dataclass(frozen=True, slots=True)
