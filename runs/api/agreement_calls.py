@@ -162,8 +162,8 @@ class PeopleAgreementDoc(Document):
     """How many of them were decided without sight of the automatic verdict."""
     unasked: int
     """How many of them got a second opinion that the suite does not ask for."""
-    ties_broken: int
-    """How many further decisions broke a tie; they are among the disagreements, not in the figures."""
+    later: int
+    """How many decisions came after those that count, to break a tie or unasked; the figures leave them out."""
     waiting: int
     """How many results wait for one more reviewer; they are not counted yet."""
     unread: int
@@ -202,7 +202,7 @@ def people_agreement(request: Request, slug: str) -> Response:
         results=found.results,
         blind=found.blind,
         unasked=found.unasked,
-        ties_broken=found.later,
+        later=found.later,
         waiting=found.waiting,
         unread=found.unread,
         subjects=[SubjectDoc.make(subject, suite.pk) for subject in found.subjects],

@@ -98,11 +98,11 @@ class DecidedSubject:
         def differ(entry: Decided) -> bool:
             if not set(named) <= set(entry.opinions):
                 return False
-            said = {entry.opinions[name] for name in named} if len(named) > 1 else set()
-            return len(said or set(entry.opinions.values())) > 1
+            compared = named if len(named) > 1 else entry.opinions
+            return len({entry.opinions[name] for name in compared}) > 1
 
         def order(entry: Decided) -> tuple[int, int]:
-            places = [self.categories.index(said) for said in entry.opinions.values()]
+            places = [self.categories.index(category) for category in entry.opinions.values()]
             return min(places) - max(places), -entry.result.pk
 
         return sorted(filter(differ, self.decided), key=order)
@@ -114,7 +114,8 @@ class PeopleDecisions:
 
     Of the `results`, `blind` were decided without sight of the automatic verdict; `unasked` have a second opinion
     that nobody had asked for; `waiting` wait for one more reviewer because the others differ, so nobody sees them
-    yet. `unread` are of runs whose record cannot be read. `later` decisions broke ties.
+    yet. `unread` are of runs whose record cannot be read. `later` decisions came after those that count: to break a
+    tie, or unasked.
     """
 
     subjects: Sequence[DecidedSubject]
@@ -136,17 +137,17 @@ class PeopleDecisions:
 class _Opinions:
     """The reviews of one result that stand, by reviewer in the order of their first decision.
 
-    The first `asked` of them count: a later one is asked for only where these differ, so that it would make people
-    seem to differ more often than they do.
+    The first `asked` of them count: a later one is asked for only where these differ, or given by somebody who knows
+    them, so it would change how often people seem to differ.
     """
 
     reviews: Mapping[str, Review]
     asked: int
 
-    def texts(self, said: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Part what reviewers said into what counts in the figures and all of it."""
-        counted = list(self.reviews)[: self.asked]
-        return {name: said[name] for name in counted if name in said}, dict(said)
+    def counted(self, categories: Mapping[str, str]) -> dict[str, str]:
+        """Return what counts in the figures of what reviewers decided."""
+        names = list(self.reviews)[: self.asked]
+        return {name: categories[name] for name in names if name in categories}
 
 
 def people_decisions(suite: Suite, span: RunScope | None = None) -> PeopleDecisions:
@@ -224,17 +225,17 @@ def _machine_verdicts(rows: Sequence[Result]) -> dict[int, str]:
 def _decide(
     rows: Mapping[int, Result],
     opinions: Mapping[int, _Opinions],
-    said: Mapping[int, Mapping[str, str]],
+    categories: Mapping[int, Mapping[str, str]],
     machine: Mapping[int, str],
     part: str = "",
 ) -> list[Decided]:
-    """Return what people said by result, with the category of the machine."""
+    """Return what people decided by result, with the category of the machine."""
     decided = []
-    for pk, texts in said.items():
-        if texts:
-            counted, every = opinions[pk].texts(texts)
+    for pk, by_name in categories.items():
+        if by_name:
+            counted = opinions[pk].counted(by_name)
             unit = DecidedUnit(rows[pk].case.key, counted, machine.get(pk, ""))
-            decided.append(Decided(rows[pk], unit, every, part))
+            decided.append(Decided(rows[pk], unit, by_name, part))
     return decided
 
 
@@ -242,14 +243,18 @@ def _outcomes(rows: Sequence[Result], opinions: Mapping[int, _Opinions]) -> Iter
     for row in rows:
         marks = {name: review.outcome_marks for name, review in opinions[row.pk].reviews.items()}
         for place in range(max(map(len, marks.values()), default=0)):
-            said = {
+            by_name = {
                 name: MARK_WORDS[text[place]]
                 for name, text in marks.items()
                 if text[place : place + 1] in MARK_WORDS
             }
             machine = MARK_WORDS.get(row.outcome_marks[place : place + 1], "")
             yield from _decide(
-                {row.pk: row}, opinions, {row.pk: said}, {row.pk: machine}, f"outcome {place + 1}"
+                {row.pk: row},
+                opinions,
+                {row.pk: by_name},
+                {row.pk: machine},
+                f"outcome {place + 1}",
             )
 
 

@@ -233,14 +233,16 @@ def disagreement_rows(
     for entry in shown:
         how = ""
         if subject.by in (VERDICT, EVALUATOR):
-            said = [Verdict(verdict) for verdict in entry.opinions.values()]
-            how = combine_decisions(said, 1).how
+            verdicts = [Verdict(verdict) for verdict in entry.opinions.values()]
+            how = combine_decisions(verdicts, 1).how
         yield DisagreementRow(
             decided=entry,
             title=titles.get(entry.result.pk, ""),
             opinions=[
-                Opinion(name, said, category_label(said), notes.get((entry.result.pk, name), ""))
-                for name, said in entry.opinions.items()
+                Opinion(
+                    name, category, category_label(category), notes.get((entry.result.pk, name), "")
+                )
+                for name, category in entry.opinions.items()
             ],
             machine=entry.unit.machine,
             machine_label=category_label(entry.unit.machine),
@@ -263,8 +265,9 @@ def _sentences(decisions: PeopleDecisions) -> Iterator[str]:
         )
     if decisions.later:
         yield (
-            f"{counted(decisions.later, 'decision')} broke a tie: asked for only because the first ones differ, "
-            f"{'it is' if decisions.later == 1 else 'they are'} listed below and left out of the figures."
+            f"{counted(decisions.later, 'decision')} came after those that count, to break a tie or unasked: "
+            f"{'it is' if decisions.later == 1 else 'they are'} left out of the figures, and listed below where "
+            "people differ."
         )
     if decisions.waiting:
         yield (
