@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -67,13 +67,15 @@ class Judging:
 class JudgedSubject:
     """The verdict, or an evaluator that asks a model, as several judgings gave it; `path` is "" for the verdict.
 
-    `models` and `costs` are by number of the run; a run that took over every score has neither.
+    `models` and `costs` are by number of the run; a run that took over every score has neither. `kept` are the numbers
+    of the runs that took over scores.
     """
 
     path: str
     outputs: Sequence[JudgedOutput]
     models: Mapping[int, str]
     costs: Mapping[int, JudgingCost]
+    kept: Collection[int]
 
     @property
     def keys(self) -> list[int]:
@@ -128,15 +130,20 @@ def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
             verdicts[places[row.pk]][numbers[row.run_id]] = opinion
     subjects = [_subject("", verdicts, people, costs, models)]
     # By run: of large runs there are more results than a query takes parameters.
-    own = EvaluatorScore.objects.filter(
+    scores = EvaluatorScore.objects.filter(
         result__run__in=readable, path__in={path for _, path in models}
-    ).exclude(details__has_key=KEPT)
+    )
+    taken_over = scores.filter(details__has_key=KEPT).order_by()
+    kept: dict[str, set[int]] = defaultdict(set)
+    for run, path in taken_over.values_list("result__run", "path").distinct():
+        kept[path].add(numbers[run])
+    own = scores.exclude(details__has_key=KEPT)
     for path, judged in evaluator_verdicts(rows, plans, own).items():
         opinions: _Opinions = defaultdict(dict)
         for entry in judged:
             opinion = OutputOpinion(entry.pair.machine, entry.score)
             opinions[places[entry.result]][entry.run] = opinion
-        subjects.append(_subject(path, opinions, people, costs, models))
+        subjects.append(_subject(path, opinions, people, costs, models, kept[path]))
     return JudgedOutputs(
         source=source,
         sources=list(families),
@@ -161,6 +168,7 @@ def _subject(
     people: Mapping[OutputPlace, str],
     costs: _Costs,
     models: _Models,
+    kept: Collection[int] = (),
 ) -> JudgedSubject:
     return JudgedSubject(
         path,
@@ -170,6 +178,7 @@ def _subject(
         ],
         {number: name for (number, of), name in models.items() if of == path},
         {number: cost for (number, of), cost in costs.items() if of == path},
+        kept,
     )
 
 

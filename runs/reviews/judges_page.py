@@ -82,9 +82,13 @@ class JudgingRow:
 
 @dataclass(frozen=True, slots=True)
 class JudgeCell:
-    """A judging and an evaluator in the table of both; None where it took over the scores or asked no model."""
+    """A judging and an evaluator in the table of both.
+
+    `figures` are None where it gave no score of its own, because it kept those of before or had no such evaluator.
+    """
 
     figures: JudgingFigures | None
+    is_kept: bool
 
     @property
     def interval(self) -> str:
@@ -174,7 +178,7 @@ def judges_page(suite: Suite, query: JudgesQuery) -> JudgesPage | None:
             JudgedEvaluatorRow(
                 subject.path or "Verdict",
                 query.address(evaluator=subject.path),
-                [JudgeCell(figures) for figures in _all_figures(found, subject, suite.pk)],
+                list(_cells(found, subject, suite.pk)),
                 subject is shown,
             )
             for subject in found.subjects
@@ -204,6 +208,12 @@ def _all_figures(
             if is_there
             else None
         )
+
+
+def _cells(found: JudgedOutputs, subject: JudgedSubject, seed: int) -> Iterator[JudgeCell]:
+    figures = _all_figures(found, subject, seed)
+    for judging, measured in zip(found.judgings, figures, strict=True):
+        yield JudgeCell(measured, judging.number in subject.kept)
 
 
 def judging_rows(found: JudgedOutputs, subject: JudgedSubject, seed: int) -> Iterator[JudgingRow]:

@@ -104,6 +104,8 @@ def test_the_page_says_which_judge_to_use_and_why(source: Run, viewer_client: Cl
     EvaluatorScore.objects.filter(result__run=source).delete()
     first = viewer_client.get(f"{PAGE}?evaluator=tone").content.decode()
     assert first.count("reference") == 3
+    assert '<span class="quiet">–</span>' in first
+    assert '<span class="quiet">kept</span>' not in first
 
 
 def test_kept_scores_and_replaced_outputs_are_no_second_opinion(
@@ -115,7 +117,7 @@ def test_kept_scores_and_replaced_outputs_are_no_second_opinion(
         result.scores.update(details={"kept": True})
     said = page_words(viewer_client, f"{PAGE}?evaluator=tone")
     assert "Only one judge scored this, so there is nothing to choose." in said
-    assert "kept" in said
+    assert "reference kept" in said
     # The source answered two cases anew after they had been judged again.
     Result.objects.filter(run=again).update(finished_at=database_now())
     later = Run.objects.get(pk=again.pk).created_at + timedelta(hours=1)
