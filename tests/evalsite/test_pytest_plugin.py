@@ -85,6 +85,20 @@ def test_each_case_is_a_test_that_fails_with_its_reason(site: Site, tmp_path: Pa
     assert "test_agent[C-1]" in (tmp_path / "report.xml").read_text()
 
 
+def test_workers_share_one_run(site: Site, tmp_path: Path) -> None:
+    runs = len(read(site, "runs?suite=support")["results"])
+    code, output = run_pytest(site, tmp_path, "-n", "2", "--junitxml=report.xml")
+
+    assert code == 1, output
+    assert "created: 2/2 workers" in output
+    after = read(site, "runs?suite=support")["results"]
+    assert len(after) == runs + 1
+    counts = after[0]["counts"]
+    assert (counts["pass"], counts["fail"], counts["error"]) == (1, 1, 1)
+    assert output.count("evalsite: test_agent.py::test_agent: ") == 1
+    assert (tmp_path / "report.xml").read_text().count("<testcase ") == 3
+
+
 def test_only_selected_cases_are_run_and_those_that_are_not_reached_end_with_the_session(
     site: Site, tmp_path: Path
 ) -> None:
