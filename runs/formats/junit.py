@@ -10,7 +10,6 @@ from xml.sax.saxutils import escape, quoteattr
 
 from runs.formats.results_writing import ResultLine, walk_lines
 
-LABEL = "JUnit XML"
 # What no XML 1.0 document may hold, not even escaped.
 UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REPLACEMENT = "\ufffd"

@@ -133,7 +133,6 @@ def _files(case: Fields, key: str, files: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-LABEL = "JSON Lines of recorded outputs"
 SUFFIXES = LINES_SUFFIXES
 ID_KEYS = ("id", "case_id", "eval_id")
 # Each spelling of a key, with the key itself.

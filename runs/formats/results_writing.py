@@ -73,7 +73,6 @@ def usage_summary(run: Decimal | None, evaluation: Decimal | None) -> dict[str, 
     }
 
 
-LABEL = "JSON Lines of results"
 NO_USAGE = Usage()
 OUTCOMES = "expected_outcome_results"
 # Some readers split lines at these Unicode line ends, so they are escaped.
