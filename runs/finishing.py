@@ -214,7 +214,8 @@ def _decisions(run: Run) -> Mapping[str, Any]:
 
 def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     """Return the columns of a run that store its figures."""
-    is_completed = status == RunStatus.COMPLETED
+    # A measurement says something about the judge, nothing about the target: its gates are never judged.
+    is_completed = status == RunStatus.COMPLETED and not run.measures_judge
     summary = summarise(
         read_executions(run), run.readable_policy(), is_completed=is_completed, seed=run.pk
     )
@@ -234,7 +235,7 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
 
 
 def count_judge_versions(run: Run) -> dict[str, dict[str, int]]:
-    """Return by name of a judge's model the versions that its replies told, with their numbers of replies."""
+    """Return by name of a judge's model the versions that its replies named, with how many replies did."""
     calls = ModelCall.objects.filter(run=run, purpose__in=JUDGE_PURPOSES).exclude(version="")
     versions: dict[str, dict[str, int]] = {}
     rows = calls.order_by("model_name", "version").values_list("model_name", "version")

@@ -40,7 +40,7 @@ class GateDoc(Document):
     threshold: Annotated[float, FIGURES] = Field(validation_alias="limit")
     """What it has to reach, 0 to 1."""
     state: Annotated[GateState, FIGURES]
-    """Passed or failed once the run is completed; before that, a forecast."""
+    """Passed or failed once the run is completed; before that, a forecast. Open in a run that measures the judge."""
     note: Annotated[str, FIGURES]
     """How many results the figure is based on, in words."""
     reviews: Annotated[int, FIGURES]
@@ -406,7 +406,7 @@ class RunDetailDoc(RunDoc):
     judge_spread: JudgeSpreadDoc | None
     """How far its judge differs from itself; null while nobody knows."""
     exit_code: int | None
-    """0 if it passed, 1 if a gate failed, 3 if it was not evaluated; null until it ended."""
+    """0 if it passed or measured its judge, 1 if a gate failed, 3 if it was not evaluated; null until it ended."""
     conclusion: str | None
     """The sentence that explains it; null until it ended."""
 

@@ -309,14 +309,18 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         source_number=(snapshot.get("rescored") or {}).get("run"),
         judged_again=snapshot.get(JUDGED_AGAIN),
         changes=run_changes(snapshot),
-        # A measurement says something about the judge, nothing about the target.
-        verdict=None if run.measures_judge else run_verdict(run, _gates(run)),
+        verdict=_verdict(run, _gates(run)),
         stop_text=_stop_text(run, _open(run).left),
     )
 
 
 def _gates(run: Run) -> tuple[RunGate, RunGate]:
     return metrics_gate(run, run.policy), cases_gate(run, run.policy)
+
+
+def _verdict(run: Run, gates: Sequence[RunGate]) -> RunVerdict | None:
+    """Return the verdict on the target; a measurement of the judge has none."""
+    return None if run.measures_judge else run_verdict(run, gates)
 
 
 def _review_note(run: Run, rate: RunGate) -> str:
@@ -449,7 +453,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         is_moving=run.is_active or bool(end and end.is_settling),
         is_completed=run.status == RunStatus.COMPLETED,
         end=end,
-        verdict=None if run.measures_judge else run_verdict(run, gates),
+        verdict=_verdict(run, gates),
         stop_text=_stop_text(run, still.left),
         progress=_progress(run, counts, still, now),
         metrics=gates[0],

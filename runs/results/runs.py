@@ -335,9 +335,11 @@ def _progress(run: Run) -> SummaryProgress:
 
 def _ended(run: Run, gate: str, share: float | None, limit: float) -> tuple[float | None, str]:
     """Judge a completed run by its summary; other runs keep their gates open (SCORING §8)."""
+    is_judged = run.status == RunStatus.COMPLETED
     if run.summary:
         share = run.summary[gate]["so_far"]
-    if run.status != RunStatus.COMPLETED or share is None:
+        is_judged = run.summary[gate]["passed"] is not None
+    if not is_judged or share is None:
         return share, "open"
     return share, "passed" if is_at_least(share, limit) else "failed"
 
@@ -357,7 +359,7 @@ def conclude(run: Run) -> ExitConclusion:
     """Return the conclusion from a finished run.
 
     The cases gate counts as failed only if it would fail even with passes in place of the errors.
-    Otherwise the errors decide, and the target was not evaluated.
+    Otherwise the errors decide, and the target was not evaluated. A run that measures the judge has no gates.
     """
     if run.status != RunStatus.COMPLETED or not run.summary:
         return ExitConclusion(NOT_EVALUATED, f"Not evaluated: {_why_it_ended(run)}")
@@ -365,10 +367,13 @@ def conclude(run: Run) -> ExitConclusion:
     score, rate = summary.metrics_gate, summary.cases_gate
     if score.passed and rate.passed:
         return ExitConclusion(PASSED, f"Passed: both gates met{_with_reviews(summary)}.")
-    if score.passed is None:
+    if score.so_far is None:
         return ExitConclusion(
             NOT_EVALUATED, f"Not evaluated: none of {counted(summary.executions, 'result')} scored."
         )
+    if score.passed is None:
+        # Of completed runs with scores, only measurements of a judge have gates that are never judged.
+        return ExitConclusion(PASSED, "Completed: the run measures the judge and has no gates.")
     gates = "; ".join(
         f"{name.lower()} {pct(gate.share)}, needs {threshold(gate.threshold)}"
         for name, gate in ((SCORE, score), (RATE, rate))

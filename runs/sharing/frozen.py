@@ -288,7 +288,10 @@ def _run_verdict(run: Run, gates: Sequence[RunGate]) -> dict[str, str]:
     if states == {"passed"}:
         sentence = f"Both gates are passed: {_gate_shares(gates)}."
         return {"state": "pass", "word": "Passed", "tone": "good", "sentence": sentence}
-    sentence = "No result has a score, so the gates cannot be evaluated."
+    if run.measures_judge:
+        sentence = "The run measures the judge, so its gates are not evaluated."
+    else:
+        sentence = "No result has a score, so the gates cannot be evaluated."
     return {"state": "waiting", "word": "Not evaluated", "tone": "warn", "sentence": sentence}
 
 

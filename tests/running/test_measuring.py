@@ -17,6 +17,8 @@ from runs.execution.run_worker import work_on_run
 from runs.home.notices import LONG_RUN, ended_runs
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
+from runs.results.documents import run_detail_document
+from runs.results.runs import with_list_columns
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
 from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest
@@ -160,6 +162,18 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
     Run.objects.filter(pk=run.pk).update(finished_at=run.started_at + 2 * LONG_RUN)
     assert list(ended_runs(mira, [run.pk])) == []
     assert "measures the judge of" in client.get(reverse("runs:run-list")).content.decode()
+
+    # Its gates are never judged, wherever they are shown.
+    shown_run = run_detail_document(with_list_columns(Run.objects.filter(pk=run.pk)).get())
+    assert {shown_run.gates.metrics.state, shown_run.gates.cases.state} == {"open"}
+    assert shown_run.summary is not None
+    assert shown_run.summary.metrics_gate.so_far is not None
+    assert shown_run.summary.metrics_gate.passed is None
+    assert (shown_run.summary.metrics_passed, shown_run.summary.cases_passed) == (None, None)
+    assert (shown_run.exit_code, shown_run.conclusion) == (
+        0,
+        "Completed: the run measures the judge and has no gates.",
+    )
 
     document = client.get(reverse("runs:run-summary-file", args=place)).json()
     spread = document["judge_spread"]
