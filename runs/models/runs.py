@@ -306,6 +306,15 @@ class Run(models.Model):
         return MEASURES_JUDGE in self.snapshot
 
     @property
+    def allows_rescore(self) -> bool:
+        """Tell whether results can be chosen to be executed or scored again.
+
+        An imported run has nothing to do it with, and of a measurement only errors can be scored again: choosing
+        among judgings would change how far they differ.
+        """
+        return not self.imported_from and not self.measures_judge
+
+    @property
     def policy(self) -> PolicySpec:
         """Return the policy frozen in the snapshot; raises DomainError when it cannot be read."""
         return read_policy(self.snapshot)

@@ -294,8 +294,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         is_active=run.is_active,
         own_host=run.owner_id.split("/")[0] if run.owner == RunOwner.COMMAND_LINE else "",
         errored=0 if run.imported_from else run.error_count,
-        # A measurement without the judgings that failed would say that judges agree.
-        failed=0 if run.imported_from or run.measures_judge else run.fail_count,
+        failed=run.fail_count if run.allows_rescore else 0,
         took_ms=None if run.is_active else run.worked_ms(now=now),
         has_batches=bool(run.worked_before_ms),
         policy=run.policy,
@@ -318,7 +317,7 @@ def _gates(run: Run) -> tuple[RunGate, RunGate]:
     return metrics_gate(run, run.policy), cases_gate(run, run.policy)
 
 
-def _verdict(run: Run, gates: Sequence[RunGate]) -> RunVerdict | None:
+def _verdict(run: Run, gates: tuple[RunGate, RunGate]) -> RunVerdict | None:
     """Return the verdict on the target; a measurement of the judge has none."""
     return None if run.measures_judge else run_verdict(run, gates)
 

@@ -256,9 +256,9 @@ def _forget_replaced(some: QuerySet[Result]) -> None:
 
 
 def _keep_attempts(some: QuerySet[Result], retry: Retry, *, keeps_content: bool) -> None:
-    """Keep the outcomes of the results as attempts; where a person chose which counts, all are kept already."""
-    chosen = Attempt.objects.filter(result__in=some, is_counted=True)
-    has_choice = list(chosen.values_list("result", flat=True))
+    """Keep the outcomes of the results as attempts; where a person chose which counts, all have a row already."""
+    chosen = list(Attempt.objects.filter(result__in=some, is_counted=True))
+    has_choice = [attempt.result_id for attempt in chosen]
     newest = Attempt.objects.filter(
         result__in=has_choice,
         generation=F("result__generation"),
@@ -266,9 +266,14 @@ def _keep_attempts(some: QuerySet[Result], retry: Retry, *, keeps_content: bool)
     )
     # The retry asks for the attempt after the newest, whichever counted.
     Attempt.objects.filter(pk__in=list(newest.values_list("pk", flat=True))).update(retry=retry)
-    chosen.update(is_counted=False, counted_by="", counted_reason="")
+    contents = pack_contents(_ids(some)) if keeps_content else {}
+    for attempt in chosen:
+        attempt.is_counted, attempt.counted_by, attempt.counted_reason = False, "", ""
+        # Scores of other tools may have come since the choice.
+        attempt.content = contents.get(attempt.result_id, attempt.content)
+    columns = ("is_counted", "counted_by", "counted_reason", "content")
+    Attempt.objects.bulk_update(chosen, columns)
     others = some.exclude(pk__in=has_choice)
-    contents = pack_contents(_ids(others)) if keeps_content else {}
     insert_rows(Attempt, ATTEMPT_COLUMNS, attempt_rows(others, retry, contents))
 
 
@@ -532,6 +537,11 @@ def retry_results(
         count = len(finished) + len(cancelled)
         if not count:
             raise NothingToRetryError(f"Run {run} has nothing to rerun: {why_none}.")
+        if run.measures_judge and _are_scored(finished):
+            raise NothingToRetryError(
+                f"Run {run} only measures the judge, so only its errors can be rescored: choosing among its "
+                "judgings would change how far they differ."
+            )
         asks_target = not request.keep_output or lacks_output(finished, cancelled)
         if asks_target and run.is_judged_again:
             raise NothingToRetryError(f"Run {run} {OUTPUTS_GONE}")
@@ -563,6 +573,11 @@ def _chosen(
     cancelled = [pk for pk, status in rows if status == ResultStatus.CANCELLED]
     finished = [pk for pk, status in rows if status != ResultStatus.CANCELLED]
     return finished, cancelled, why_none
+
+
+def _are_scored(result_ids: Sequence[int]) -> bool:
+    """Tell whether any of the results has a score."""
+    return any(some.filter(status=ResultStatus.SCORED).exists() for some in _batches(result_ids))
 
 
 def _named(run: Run, result_ids: Sequence[int]) -> list[tuple[int, str]]:

@@ -162,6 +162,10 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
     with pytest.raises(DomainError, match="counts already"):
         choose_attempt(Attempt.objects.get(pk=newest.pk), by=mira, reason="Again")
     summarise_run(run.pk)
+    # What another tool scores after the choice belongs to the attempt that was chosen.
+    run.results.get(case__key="C-0").external_scores.create(
+        **foreign | {"name": "late"}, pushed_at=database_now()
+    )
     model_server.behave(then=opinion(0.5))
     retry_results(run, asked_by=mira, result_ids=[result.pk])
     run = finish(run)
@@ -189,3 +193,8 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
     assert not summarise_run(run.pk)
     assert summarise_run(run.pk)
     assert again(run).summary["passed"] == 2
+    assert {score.name for score in result.external_scores.all()} == {"faithful"}
+    choose_attempt(
+        result.attempts.get(generation=2), by=mira, reason="The scores of the other tool"
+    )
+    assert {score.name for score in result.external_scores.all()} == {"late"}

@@ -23,6 +23,7 @@ from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
 from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest
 from runs.running.measuring import MeasuringRequest, measure_judge, plan_measuring
+from runs.running.retrying import NothingToRetryError, retry_results
 from runs.running.services import start_run
 from runs.suites.services import make_baseline
 from runs.summary.judge_spread import JUDGE_SPREAD, JudgeSpread
@@ -139,7 +140,8 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
     assert run.done_count == 16
 
     shown = client.get(run_page).content.decode()
-    measuring = reverse("runs:run", args=(source.suite.slug, run.number))
+    measuring_place = source.suite.slug, run.number
+    measuring = reverse("runs:run", args=measuring_place)
     assert "8 of 8 results, judged" in " ".join(shown.split())
     assert f'Measured by <a href="{measuring}">run #2</a>' in " ".join(shown.split())
     head = " ".join(client.get(measuring).content.decode().split())
@@ -147,10 +149,11 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
     assert "8 of 8 results drawn, judged 2 more times" in head
     # It has figures of the judge in place of gates, and nothing that would choose among its judgings.
     assert run.fail_count
-    assert "<h2>Verdicts turned</h2>" in head
+    assert "<h2>Verdicts that changed</h2>" in head
     for absent in (
         'class="gate"',
         f"Rescore {run.fail_count} failed",
+        "Rescore selected",
         "Judge again",
         "Run again",
         "Make baseline",
@@ -158,6 +161,16 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
         assert absent not in head
     with pytest.raises(DomainError, match="only measures the judge"):
         make_baseline(run, by=mira)
+    first = run.results.select_related("case")[0]
+    shown_result = (*measuring_place, first.case.key, first.repetition)
+    result_page = client.get(reverse("runs:result", args=shown_result)).content.decode()
+    assert "Rescore" not in result_page
+    with pytest.raises(NothingToRetryError, match="only its errors can be rescored"):
+        retry_results(run, asked_by=mira, which="failed")
+    what_if = client.get(
+        reverse("runs:suite-evaluators", args=place[:1]), {"run": str(run.number)}
+    ).content.decode()
+    assert "Judge its outputs again" not in what_if
     assert run.started_at is not None
     Run.objects.filter(pk=run.pk).update(finished_at=run.started_at + 2 * LONG_RUN)
     assert list(ended_runs(mira, [run.pk])) == []
