@@ -429,7 +429,8 @@ class ModelCall(models.Model):
 
     The key of a reply is (result, generation, purpose, evaluator_path, sample, round, repair). After
     a lost lease, the successful reply with the same key and request hash is reused. A failed try that was
-    repeated has its own row. `version` is that of the model, as its reply tells (`reply_version`). When the texts are removed, the figures stay.
+    repeated has its own row. `version` is that of the model as the reply names it (`reply_version`). When
+    the texts are removed, the figures stay.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="model_calls")

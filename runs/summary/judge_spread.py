@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
-from evaluators.scoring.intervals import LEVEL, RESAMPLES, Z, wilson_interval
+from evaluators.scoring.intervals import RESAMPLES, Z, percentile_interval, wilson_interval
 from evaluators.scoring.numbers import mean, rounded
 from evaluators.scoring.types import Verdict
 
@@ -42,9 +42,10 @@ class SpreadFigures:
     """How far judgings of one output differ, by one evaluator or, with "" as `path`, of the whole result.
 
     `results` outputs of `cases` cases have two judgings or more, `judgings` together. `flips` is the share of
-    verdicts that another judging would turn, `deviation` the standard deviation of one judging, `pass_deviation` the
+    verdicts that another judging would change, `deviation` the standard deviation of one judging, `pass_deviation` the
     same of whether it passes, 1 or 0, and `judge_share` the judge's part of the variance between the repetitions of
-    a case; `repeated` cases have several. A figure is None where nothing tells it, and so is the interval of one that nothing varies.
+    a case; `repeated` cases have several. A figure is None where the judgings do not show it, and an interval where
+    the figure could not vary.
     """
 
     path: str
@@ -215,11 +216,10 @@ def _interval(values: FloatArray) -> Interval:
     """Return the percentile interval of what was resampled; None where it could not vary."""
     import numpy as np
 
-    known = values[~np.isnan(values)]
-    if not known.size or known.min() == known.max():
+    ends = percentile_interval(values)
+    if ends is None or np.nanmin(values) == np.nanmax(values):
         return None
-    low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return rounded(float(low)), rounded(float(high))
+    return rounded(ends[0]), rounded(ends[1])
 
 
 def _number(value: float | None) -> float | None:
