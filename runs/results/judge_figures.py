@@ -108,7 +108,7 @@ class SpreadFiguresDoc(Document):
     judgings: int
     """How many judgings these have together."""
     flips: float | None
-    """The share of verdicts that another judging would turn, 0 to 1: pairs of judgings that differ."""
+    """The share of verdicts that another judging would change, 0 to 1: pairs of judgings that differ."""
     flips_interval: Interval
     """Its interval, Wilson's with each case as one trial."""
     deviation: float | None
@@ -193,12 +193,18 @@ def version_warnings(run: Run) -> list[str]:
 
 def change_warnings(before: Versions, after: Versions, since: str) -> list[str]:
     """Say which judges answered by a version that they did not answer by before."""
-    return [
-        f"The model behind {name} changed {since}: {', '.join(_short(new))} in place of "
-        f"{', '.join(_short(before[name]))}. Scores may differ for this alone."
-        for name, versions in after.items()
-        if before.get(name) and (new := [one for one in versions if one not in before[name]])
-    ]
+    warnings = []
+    for name, versions in after.items():
+        known = before.get(name, {})
+        new = [version for version in versions if version not in known]
+        gone = [version for version in known if version not in versions]
+        if known and new:
+            how = "in place of" if gone else "as well as"
+            warnings.append(
+                f"The model behind {name} changed {since}: {', '.join(_short(new))} {how} "
+                f"{', '.join(_short(gone or known))}. Scores may differ for this alone."
+            )
+    return warnings
 
 
 def _short(versions: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ from django.test import Client
 from evaluators.model_calls.calls import reply_version
 from runs.finishing import renew_figures, summarise_run
 from runs.models.runs import Run
+from runs.results.judge_figures import change_warnings
 from tests.api.site import get
 from tests.support.factories import make_call, make_scored_run, make_suite
 
@@ -56,7 +57,7 @@ def test_a_changed_version_is_told_on_the_run_and_in_the_comparison(viewer_clien
     suite = make_suite(slug="support")
     judged_run("juno-0501 fp_a", suite=suite)
     changed = judged_run("juno-0501 fp_a", "juno-0707 fp_b", "juno-0707 fp_b", suite=suite)
-    since = "The model behind Juno changed since run #1: juno-0707 fp_b in place of juno-0501 fp_a."
+    since = "The model behind Juno changed since run #1: juno-0707 fp_b as well as juno-0501 fp_a."
     assert "changed since" not in page_words(viewer_client, "/suites/support/runs/1/")
     said = page_words(viewer_client, "/suites/support/runs/2/")
     assert since in said
@@ -80,5 +81,8 @@ def test_a_changed_version_is_told_on_the_run_and_in_the_comparison(viewer_clien
     # Servers that tell no version change nothing, and neither do runs without figures.
     judged_run("", suite=suite)
     assert "changed since" not in page_words(viewer_client, "/suites/support/runs/3/")
+    # Only what does not answer any more was replaced.
+    [replaced] = change_warnings({"Juno": {"a": 1, "b": 1}}, {"Juno": {"b": 1, "c": 1}}, "")
+    assert ": c in place of a." in replaced
     renew_figures(changed.pk)
     assert "changed since" not in page_words(viewer_client, comparison)
