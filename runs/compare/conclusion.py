@@ -283,9 +283,10 @@ class JudgeNoise:
         """Say so in a sentence."""
         band = delta(self.band, "pts").removeprefix("+")
         where = "inside" if self.is_inside else "beyond"
+        change = f"changed by {delta(self.change, 'pts')}, which is {where} the judge's own spread"
         return (
-            f"The {self.figure} changed by {delta(self.change, 'pts')}, which is {where} the judge's own spread: "
-            f"asked again about the same outputs, it moves this difference by up to {band} (95%)."
+            f"The {self.figure} {change if self.change else 'did not change'}: asked again about the same outputs, "
+            f"the judge moves this difference by up to {band} (95%)."
         )
 
 
