@@ -66,7 +66,7 @@ def find_anchor(suite: Suite) -> Anchor | None:
 
 
 def drift_picture(suite: Suite) -> Picture:
-    """Return mean score, verdicts turned and agreement with people of every judging of the anchor set."""
+    """Return mean score, verdicts that changed and agreement with people of every judging of the anchor set."""
     anchor = find_anchor(suite)
     if anchor is None:
         return Picture(
@@ -103,7 +103,7 @@ def drift_picture(suite: Suite) -> Picture:
         name=NAME,
         title=TITLE,
         note=". ".join([note, *changes]).removesuffix("."),
-        label=f"Drift of the judge over {outputs}: mean score, verdicts turned, agreement with people, in percent",
+        label=f"Drift of the judge over {outputs}: mean score, verdicts that changed, agreement with people, in percent",
         caption="Judgings of the same outputs by the same rules, the newest first; shares in percent",
         columns=[
             PictureColumn("Figure", "figure", is_number=False),
@@ -122,7 +122,11 @@ def _trends(
     people: Mapping[OutputPlace, str],
 ) -> Iterator[PartTrend]:
     first = by_run[anchor.judgings[0].pk]
-    means: dict[str, list[PartMean]] = {"Mean score": [], "Verdicts turned": [], "Like people": []}
+    means: dict[str, list[PartMean]] = {
+        "Mean score": [],
+        "Verdicts that changed": [],
+        "Agreement with people": [],
+    }
     for run in anchor.judgings:
         judged = by_run[run.pk]
         scored = [row for row in judged.values() if row.score is not None]
@@ -134,15 +138,15 @@ def _trends(
             total = sum(part for part, _ in by_case.values())
             interval = bootstrap_interval(list(by_case.values()), seed=run.pk)
             means["Mean score"].append(_mean(run, total / len(scored), len(scored), interval))
-        # The first judging has nothing before it to turn.
+        # The first judging has nothing to differ from.
         others = first if run is not anchor.judgings[0] else {}
         shared = [place for place in judged if place in others]
-        turned = sum(judged[place].verdict != first[place].verdict for place in shared)
+        changed = sum(judged[place].verdict != first[place].verdict for place in shared)
         decided = [place for place in judged if place in people]
         alike = sum(judged[place].verdict == people[place] for place in decided)
         for name, count, total in (
-            ("Verdicts turned", turned, len(shared)),
-            ("Like people", alike, len(decided)),
+            ("Verdicts that changed", changed, len(shared)),
+            ("Agreement with people", alike, len(decided)),
         ):
             if total:
                 means[name].append(_mean(run, count / total, total, wilson_interval(count, total)))

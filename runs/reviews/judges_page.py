@@ -254,7 +254,7 @@ def conclusion_text(choice: JudgeChoice, rows: Sequence[JudgingRow]) -> str:
     p = p_value(choice.p)
     if choice.state == CLEAR:
         return (
-            f"Use {best.label}: it decides like people on {share} of {counted(choice.decided, 'result')}, more than "
+            f"Use {best.label}: it agrees with people on {share} of {counted(choice.decided, 'result')}, more than "
             f"every other judge ({p})."
         )
     *others, last = (by_number[key].label for key in choice.alike)

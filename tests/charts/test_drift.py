@@ -70,14 +70,14 @@ def test_judgings_of_the_same_outputs_show_how_the_judge_drifts(viewer_client: C
     assert len(more) == len(few)
     rows = table(suite)
     assert {number for _, number in rows} == {"#1", "#4", "#5"}
-    assert rows["Verdicts turned", "#4"][1] == "0.0"
-    judged_by, turned, _, results = rows["Verdicts turned", "#5"]
+    assert rows["Verdicts that changed", "#4"][1] == "0.0"
+    judged_by, turned, _, results = rows["Verdicts that changed", "#5"]
     assert (judged_by, turned, results) == ("Juno, juno fp_b", "16.6", "12")
     wilson = scipy.stats.binomtest(2, 12).proportion_ci(method="wilson")
-    row = next(row for row in found.rows if row.cells[:2] == ["Verdicts turned", "#5"])
+    row = next(row for row in found.rows if row.cells[:2] == ["Verdicts that changed", "#5"])
     assert row.values[4] == f"{wilson.low * 100:.6f} to {wilson.high * 100:.6f}"
-    assert rows["Like people", "#1"][1::2] == ("80.0", "10")
-    assert rows["Like people", "#5"][1::2] == ("60.0", "10")
+    assert rows["Agreement with people", "#1"][1::2] == ("80.0", "10")
+    assert rows["Agreement with people", "#5"][1::2] == ("60.0", "10")
     mean = sum(result.score or 0 for result in changed.results.all()) / 12
     assert rows["Mean score", "#5"][1] == f"{int(mean * 1000) / 10}"
     assert found.note.startswith(
@@ -86,13 +86,13 @@ def test_judgings_of_the_same_outputs_show_how_the_judge_drifts(viewer_client: C
     assert "between #4 and #5: juno fp_b in place of juno fp_a" in found.note
     # Cases that are tagged are the anchor set.
     suite.cases.filter(key__in=("C-007", "C-008", "C-009")).update(tags=["anchor"])
-    assert table(suite)["Verdicts turned", "#5"][1::2] == ("66.6", "3")
+    assert table(suite)["Verdicts that changed", "#5"][1::2] == ("66.6", "3")
     # What the source has answered anew since is no longer the same output, even where other rules judged that.
     Run.objects.filter(pk=source.pk).update(snapshot=source.snapshot | {"judge": {"model_id": "x"}})
     later = Run.objects.latest("pk").created_at + timedelta(hours=1)
     source.results.filter(case__key="C-009").update(finished_at=later)
     Result.objects.exclude(run=source).update(keeps_output=True)
-    assert table(suite)["Verdicts turned", "#5"][1::2] == ("100.0", "2")
+    assert table(suite)["Verdicts that changed", "#5"][1::2] == ("100.0", "2")
     page = viewer_client.get("/suites/support/charts/").content.decode()
     assert "/suites/support/pictures/drift/" in page
     picture = viewer_client.get("/suites/support/pictures/drift/").content.decode()

@@ -67,7 +67,7 @@ def source() -> Run:
 def test_the_page_says_which_judge_to_use_and_why(source: Run, viewer_client: Client) -> None:
     said = page_words(viewer_client)
     assert (
-        "Use juno-max (#2): it decides like people on 95.8% of 24 results, more than every other judge (p = 0.004)."
+        "Use juno-max (#2): it agrees with people on 95.8% of 24 results, more than every other judge (p = 0.004)."
         in said
     )
     assert "juno-mini run #1 , v1 24 of 24 58.3% 38.8% to 75.5%, of 24 decisions" in said
