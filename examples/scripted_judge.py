@@ -49,8 +49,8 @@ def delay_seconds(key: Key, longest_ms: int) -> float:
 
 def completion(text: str, body: Mapping[str, Any], fingerprint: str) -> dict[str, Any]:
     """Wrap a reply as a chat completion; a token is counted as four characters."""
-    asked = sum(len(json.dumps(message)) // 4 for message in body.get("messages", ()))
-    said = len(text) // 4
+    prompt = sum(len(json.dumps(message)) // 4 for message in body.get("messages", ()))
+    reply = len(text) // 4
     digest = hashlib.sha256(json.dumps([body, text]).encode()).hexdigest()
     message = {"role": "assistant", "content": text, "refusal": None}
     return {
@@ -60,7 +60,11 @@ def completion(text: str, body: Mapping[str, Any], fingerprint: str) -> dict[str
         "model": body.get("model") or MODEL,
         "system_fingerprint": fingerprint,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": reply,
+            "total_tokens": prompt + reply,
+        },
     }
 
 

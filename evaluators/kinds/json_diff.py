@@ -143,7 +143,7 @@ async def score(config: JsonDiffConfig, context: Context) -> Outcome:
         return Unscored("every value of the expected output is ignored", stage="config")
     matched = sum(row["passed"] for row in rows)
     missed = [row for row in rows if not row["passed"]]
-    said = f"{matched} of {len(rows)} values are as expected"
+    share_text = f"{matched} of {len(rows)} values are as expected"
     details = {
         "matched": matched,
         "values": len(rows),
@@ -153,7 +153,7 @@ async def score(config: JsonDiffConfig, context: Context) -> Outcome:
         0.0 if problem else share,
         findings=(
             *((Finding("The answer is not JSON", False, problem),) if problem else ()),
-            *((Finding(said, True),) if matched else ()),
+            *((Finding(share_text, True),) if matched else ()),
             *(Finding(_difference(row), False) for row in missed[:MAX_FINDINGS]),
         ),
         details={**details, **({"problem": problem} if problem else {})},
@@ -305,4 +305,5 @@ def _difference(row: Mapping[str, Any]) -> str:
         return f"{row['path']} is missing; {row['expected']} is expected"
     if "expected" not in row:
         return f"{row['path']} is {row['found']} and not expected"
-    return f"{row['path']} is {row['found']}, not {row['how'] or 'as'} {row['expected']}"
+    expected = f"{row['how']} {row['expected']}".strip()
+    return f"{row['path']} is {row['found']}, not {expected}"

@@ -215,7 +215,7 @@ def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
 
 
 def _store_external_scores(run: Run, pairs: Sequence[tuple[Result, Row]]) -> None:
-    """Store what other tools said of the results, and name it on the run."""
+    """Store the scores that other tools gave the results, and name them on the run."""
     given = [(result.pk, score) for result, (read, *_) in pairs for score in read.external_scores]
     now = database_now()
     ExternalScore.objects.bulk_create(

@@ -101,7 +101,7 @@ def test_fields_are_compared_in_their_own_way_and_weigh_what_they_say() -> None:
     assert score.score == pytest.approx(3 / 5)
     assert [(one.text, one.passed) for one in score.findings] == [
         ("2 of 4 values are as expected", True),
-        ('name is "Bo", not as "Ann"', False),
+        ('name is "Bo", not "Ann"', False),
         ("lines[1].price is 9, not within 1 of 7", False),
     ]
     assert [row["path"] for row in score.details["rows"]] == [
