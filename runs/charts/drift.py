@@ -65,6 +65,11 @@ def find_anchor(suite: Suite) -> Anchor | None:
     return Anchor(families[key[0]][0], [first, *others[-(MAX_JUDGINGS - 1) :]])
 
 
+def has_judgings(suite: Suite) -> bool:
+    """Tell whether outputs of the suite were scored again, so that a judge can have drifted."""
+    return suite.runs.exclude(source_run=None).exists()
+
+
 def drift_picture(suite: Suite) -> Picture:
     """Return mean score, verdicts that changed and agreement with people of every judging of the anchor set."""
     anchor = find_anchor(suite)
@@ -72,8 +77,8 @@ def drift_picture(suite: Suite) -> Picture:
         return Picture(
             name=NAME,
             title=TITLE,
-            empty="No outputs were judged twice by the same rules. Judge a run again with “Ask judges again”, from "
-            f"time to time; cases tagged “{ANCHOR_TAG}” are the anchor set, or all where none is.",
+            empty="No outputs were judged twice by the same rules. Judge a run again with “Ask judges again” from "
+            f"time to time. Only cases tagged “{ANCHOR_TAG}” count, if there are any.",
         )
     # Also where the source itself was judged by other rules, people decided on its results.
     rows = list(same_outputs(anchor.source, [anchor.source, *anchor.judgings]))

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from runs.charts.drawing import Picture
+from runs.charts.drift import has_judgings
 from runs.charts.heat_map import (
     HeatMap,
     HeatMapQuery,
@@ -48,6 +49,7 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     page = charts_page(suite, ChartsQuery.read(request.GET))
     context = {"suite": suite, "head": suite_head(suite), "page": page}
+    context["has_judgings"] = has_judgings(suite)
     return render(request, "charts/charts.html", context)
 
 

@@ -54,6 +54,7 @@ def test_judgings_of_the_same_outputs_show_how_the_judge_drifts(viewer_client: C
     suite = make_suite(slug="support")
     source = judge(suite, FIRST, "juno fp_a")
     assert "No outputs were judged twice" in drift_picture(suite).empty
+    assert "pictures/drift" not in viewer_client.get("/suites/support/charts/").content.decode()
     # Neither other rules nor scores that were taken over are a judging of the same kind.
     judge(suite, FIRST, "juno fp_z", source, judge={"model_id": "other"})
     judge(suite, FIRST, "", source)
