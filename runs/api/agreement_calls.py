@@ -117,7 +117,7 @@ class SubjectDoc(Document):
     automatic: RateDoc
     """The share of these decisions that the automatic verdict equals."""
     pairs: list[PairDoc]
-    """Every two people, those with the most in common first."""
+    """Each pair of people, those with the most in common first."""
     disagreements: list[DisagreementDoc]
     """What they decided differently, the widest apart first; [] for evaluators, which have those of the verdict."""
 
@@ -290,7 +290,7 @@ class JudgedEvaluatorDoc(Document):
     judges: list[JudgingDoc]
     """The judgings, the first one first."""
     between: list[JudgesAgreementDoc]
-    """Every two of them."""
+    """Each pair of them."""
 
 
 class JudgesDoc(Document):

@@ -152,7 +152,7 @@ def choose_judge(
 ) -> JudgeChoice:
     """Say which judging to use.
 
-    Every two are compared on the same decided outputs by exact McNemar tests over cases, by sign flips where a case
+    Each pair is compared on the same decided outputs by exact McNemar tests over cases, by sign flips where a case
     has several outputs, and all p are corrected together by Holm (`evaluators.scoring.significance`).
     """
     shared = [

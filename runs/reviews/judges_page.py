@@ -229,7 +229,7 @@ def judging_rows(found: JudgedOutputs, subject: JudgedSubject, seed: int) -> Ite
 def pairs_of_judgings(
     subject: JudgedSubject, seed: int
 ) -> Iterator[tuple[int, int, JudgeAgreement]]:
-    """Yield every two judgings by the numbers of their runs, and how far they agree."""
+    """Yield each pair of judgings by the numbers of their runs, and how far they agree."""
     for first, second in combinations(subject.keys, 2):
         yield first, second, measure_between(subject.outputs, first, second, seed=seed)
 

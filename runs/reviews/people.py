@@ -78,7 +78,7 @@ class DecidedSubject:
         return measure_people(units, self.categories, is_ordinal=self.is_ordinal, seed=seed)
 
     def pairs(self, seed: int) -> list[ReviewerPair]:
-        """Measure how far every two people agree; former members have no name to tell them apart."""
+        """Measure how far each pair of people agrees; former members have no name to tell them apart."""
         units = [entry.unit for entry in self.decided]
         is_quadratic = self.categories == LABELS
         pairs = measure_pairs(units, self.categories, is_quadratic=is_quadratic, seed=seed)

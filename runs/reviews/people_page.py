@@ -1,4 +1,4 @@
-"""The page of agreement between people: its figures, every two reviewers, and the disagreements to talk over."""
+"""The page of agreement between people: its figures, each pair of reviewers, and the disagreements to talk over."""
 
 from __future__ import annotations
 
@@ -255,8 +255,8 @@ def _sentences(decisions: PeopleDecisions) -> Iterator[str]:
     if decisions.results:
         yield (
             f"{decisions.blind} of {counted(decisions.results, 'result')} with two decisions or more "
-            f"{'was' if decisions.results == 1 else 'were'} decided blind. Who sees the automatic verdict first "
-            "is drawn to it, and so people seem to agree more."
+            f"{'was' if decisions.results == 1 else 'were'} decided blind. People who see the automatic verdict "
+            "first tend to follow it, so they seem to agree more."
         )
     if decisions.unasked:
         yield (
@@ -284,7 +284,7 @@ PEOPLE_COLUMNS = (
 
 
 def people_csv(suite: Suite, query: PeopleQuery) -> str:
-    """Return the figures as CSV: a line for all reviewers of each subject, then one for every two of them."""
+    """Return the figures as CSV: a line for all reviewers of each subject, then one for each pair of them."""
     return csv_text(PEOPLE_COLUMNS, _csv_rows(suite, query))
 
 

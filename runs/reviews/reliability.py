@@ -174,7 +174,7 @@ class ReviewerPair:
 def measure_pairs(
     units: Sequence[DecidedUnit], categories: Sequence[str], *, is_quadratic: bool, seed: int = 0
 ) -> list[ReviewerPair]:
-    """Measure every two people who decided a unit in common, those with the most first.
+    """Measure each pair of people who decided a unit in common, those with the most first.
 
     Kappa is Cohen's, as between judge and people (`runs.reviews.agreement.measure_agreement`).
     """

@@ -106,7 +106,7 @@ def test_the_page_has_the_figures_made_by_hand(run: Run, viewer_client: Client) 
     assert "with quadratic weights" in labels
     # What nobody decided is the verdict, with what it rests on.
     unknown = page_words(viewer_client, f"{PAGE}?by=metric&evaluator=charm")
-    assert "Verdict: every two people" in unknown
+    assert "Verdict: each pair of people" in unknown
     assert "with quadratic weights" not in unknown
 
 
