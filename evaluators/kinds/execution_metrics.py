@@ -158,7 +158,6 @@ class ExecutionMetricsConfig(KindConfig):
     share_kept: bool = Field(
         False, description="Score the share of the limits that are kept, not 0 for any breach."
     )
-
     zero_at: float | None = Field(
         None,
         gt=1,

@@ -34,7 +34,7 @@ class RefusedJsonError(ValueError):
 
 
 class TooManyValuesError(RefusedJsonError):
-    """A text has more values than the memory is for."""
+    """A text has more values than may be held in memory."""
 
 
 def finite_float(text: str) -> float:

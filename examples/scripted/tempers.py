@@ -1,4 +1,4 @@
-"""Judges of another temper than the one whose replies were written: one is stricter, one differs from itself."""
+"""Judges that do not reply as written: a strict one gives lower scores, a moody one varies."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from scripted.marking import draw
 from scripted.written import Key
 
 STRICT, MOODY = "scripted-judge-strict", "scripted-judge-moody"
-# What is left of a score by a strict judge, and how many points of 100 a moody one takes off at most.
+# The share of a score that a strict judge gives, and how many points of 100 a moody one takes off at most.
 STRICTER, SWING = 0.85, 25
-# A moody judge turns one mark of so many.
-TURNED = 15
+# A moody judge reverses one mark in this many.
+REVERSED = 15
 CALLS_OF_A_RUN = 145
 MARKS = ("satisfied", "met", "passed")
 
 
 class Tempers:
-    """Changes replies by the model that is asked; a moody judge says something else every time."""
+    """Changes replies by the model that is asked; those of the moody judge differ every time."""
 
     def __init__(self) -> None:
         """Count how often a moody judge was asked the same, and in all."""
@@ -27,7 +27,7 @@ class Tempers:
         self._moody_calls = 0
 
     def apply(self, text: str, model: str, key: Key) -> str:
-        """Return the reply of a model; of any but these two as it was written."""
+        """Return the reply of a model, unchanged for any but these two."""
         if model not in (STRICT, MOODY):
             return text
         self._asked[key] += 1
@@ -40,7 +40,7 @@ class Tempers:
         return json.dumps(_changed(reply, place), ensure_ascii=False)
 
     def fingerprint(self, model: str) -> str:
-        """Return the version of a model; that of a moody judge changes after as many calls as a run takes."""
+        """Return the version of a model; that of the moody judge changes after as many calls as a run takes."""
         changes = (self._moody_calls - 1) // CALLS_OF_A_RUN if model == MOODY else 0
         return f"fp_demo_{changes + 1}"
 
@@ -58,7 +58,7 @@ def _changed(value: Any, place: str) -> Any:
             share = 1 - draw(here, among=SWING + 1) / 100 if here else STRICTER
             changed[name] = round(part * share) if part > 1 else round(part * share, 2)
         elif name in MARKS and isinstance(part, bool):
-            changed[name] = part != bool(here and draw(here, among=TURNED) == 0)
+            changed[name] = part != bool(here and draw(here, among=REVERSED) == 0)
         else:
             changed[name] = _changed(part, here)
     return changed

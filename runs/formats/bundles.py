@@ -343,7 +343,7 @@ def missing_file_message(reference: str, files: Mapping[str, bytes], folder: str
     return files_origin(files).value.format(shown)
 
 
-# It begins with plain characters: those are searched for 50 times as fast.
+# A pattern that begins with plain characters is found 50 times as fast.
 UPWARDS = re.compile(rb"\.\./(?:\.\./)*")
 STEP = len(b"../")
 

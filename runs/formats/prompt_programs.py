@@ -15,7 +15,7 @@ RunProgram = Callable[[ScriptCall], ScriptResult]
 
 
 def run_no_program(call: ScriptCall) -> ScriptResult:
-    """Refuse every program: who reads files without saying who may run their programs runs none."""
+    """Refuse every program, as the default for those who read files."""
     raise SandboxRefusal(
         "no program of a file is run here. Import the file in the browser or with evalsite import on the "
         "machine of the site, or write the prompt as text"

@@ -530,7 +530,7 @@ class _Case:
             refuse_trials(fields)
         self._refuse_live_turns()
         skips = bool(inner.flag("skip_defaults")) | bool(self.fields.flag("skip_defaults"))
-        # First what most cases have nothing beside: where nothing is left, looking for more is quick.
+        # Most cases have only these; once they are read nothing is left, which makes further look-ups quick.
         asked = read_input(self.fields, SharedInput() if skips else self.defaults.shared)
         recorded = read_recorded(self.fields)
         evaluators, append = self._evaluators(inner, skips=skips)

@@ -276,7 +276,7 @@ class FreeNames:
     """Makes names unique: one that is taken gets the next free number, just as fast however many there are."""
 
     def __init__(self, separator: str = " ") -> None:
-        """Have given none yet."""
+        """Start with all names free."""
         self._separator = separator
         self._taken: set[str] = set()
         self._last: dict[str, int] = {}

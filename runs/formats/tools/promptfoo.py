@@ -215,7 +215,7 @@ def suite_name(description: Any, path: str) -> str:
 class Prompt:
     """A prompt with its label: a text, or turns with texts, which are templates.
 
-    One that a `program`, such as `prompts.py:ask`, writes has a content for each test alone.
+    A `program`, such as `prompts.py:ask`, writes the content for each test.
     """
 
     label: str
@@ -312,7 +312,7 @@ class _Config:
         if not prompt.program:
             return [prompt] * len(variables)
         providers = _listed(self.file.value, PROVIDERS)
-        # A case is asked of any target, so that only a single provider is known to the prompt.
+        # Any target may answer a case, so the program learns the provider only if there is just one.
         only = {"provider": {"id": _provider(providers[0])}} if len(providers) == 1 else {}
         contexts = [{"vars": each, "config": {}, **only} for each in variables]
         line = self.line("prompts")
@@ -652,7 +652,7 @@ def _add_cases(config: _Config, prompts: Sequence[Prompt], tests: Sequence[Promp
             try:
                 asked = prompt.input(variables, before, after)
             except UnfillableError as error:
-                # Other prompts were tried before there were cases.
+                # Prompts without a program were checked before there were cases.
                 message = (
                     f"{prompt.program} wrote {error}, and only variables can be filled in here"
                 )
