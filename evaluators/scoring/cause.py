@@ -486,7 +486,8 @@ def _found(outcome: Outcome | None) -> str:
     if missed is None:
         return ""
     evidence = f": {_cut(' '.join(missed.evidence.split()))}" if missed.evidence else ""
-    text = missed.text[:1].lower() + missed.text[1:]
+    is_abbreviation = missed.text[1:2].isupper()
+    text = missed.text if is_abbreviation else missed.text[:1].lower() + missed.text[1:]
     return f"{_cut(' '.join(text.split()))}{evidence}"
 
 

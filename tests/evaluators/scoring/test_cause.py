@@ -175,6 +175,16 @@ ROWS = (
         "To pass, check must score more than 0 (now 0).",
     ),
     Row(
+        "a reason that begins with an abbreviation keeps its capitals",
+        root(leaf("plain", required=True), leaf("tone", 9.0)),
+        {
+            "plain": Score(0.0, findings=(Finding("LIX is 66.15, not at most 40", passed=False),)),
+            "tone": Score(1.0),
+        },
+        "Failed: plain scored 0 (LIX is 66.15, not at most 40), and it is required. "
+        "To pass, plain must score more than 0 (now 0).",
+    ),
+    Row(
         "required minimum",
         root(leaf("ticket", required_below=0.3), leaf("tone")),
         scores(ticket=0.2, tone=1.0),
