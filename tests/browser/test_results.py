@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evalsite.access.models import MemberSession
-from runs.models.results import Result
+from runs.models.results import Result, ResultOutput
 from tests.results.test_result_page import ATTACK, at, judged
 from tests.support.factories import (
     make_call,
@@ -144,11 +144,18 @@ def test_on_a_narrow_window_a_result_is_a_page(
 ) -> None:
     log_in("viewer")
     run = make_scored_run(verdicts=("fail", "pass"))
+    word = "very_" * 20 + "long"
+    for result in run.results.all():
+        ResultOutput.objects.update_or_create(result=result, defaults={"text": word})
     page.set_viewport_size({"width": 1000, "height": 800})
     page.goto(live_server.url + reverse("runs:run", args=(run.suite.slug, run.number)))
     page.locator("#rows a").first.click()
     expect(page.get_by_role("heading", name="Why it failed")).to_be_visible()
     expect(page.locator("#result-panel")).to_have_count(0)
+    # On a phone no word of the output is cut.
+    page.set_viewport_size({"width": 390, "height": 844})
+    output = page.get_by_text(word).first
+    assert output.evaluate("text => text.getBoundingClientRect().right") <= 390
 
 
 def test_steps_pressed_before_a_result_is_there_wait_for_it(
