@@ -296,7 +296,8 @@ def _holds_lines(path: str) -> bool:
 
 NONE_FOUND = (
     "there is no suite among these files: a suite file ends in .yaml or .yml and lists cases under tests, "
-    "or ends in .jsonl and has a case per line; import a spreadsheet under New suite, From a spreadsheet"
+    "or ends in .jsonl and has a case per line; import a spreadsheet under New suite, From a spreadsheet, "
+    "or with evalsite import FILE --suite SUITE"
 )
 
 

@@ -287,6 +287,8 @@ def test_a_table_of_cases_is_imported_as_there(capsys: Any) -> None:
     table = "nr,wording,Soll\nspain,Capital of Spain now?,Madrid\nnorway,Capital of Norway?,Oslo\nfiji,,Suva\n"
     Path("more.csv").write_text(table)
     given = ("more.csv", "--suite", "capitals", "--map", "input=wording", "--map", "expected=Soll")
+    assert call("import", "more.csv") == 3
+    assert "or with evalsite import FILE --suite SUITE" in capsys.readouterr().err
     assert call("import", given[0], "--suite", "nobody", *given[3:]) == 3
     assert f"There is no suite 'nobody' at {ADDRESS}." in capsys.readouterr().err
     Path("named.yaml").write_text(CAPITALS.replace("id: spain,", "id: spain, title: Iberia,"))
