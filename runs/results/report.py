@@ -17,7 +17,7 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from runs.costs import CostPair, run_costs
-from runs.engine.plan import JUDGED_AGAIN
+from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE
 from runs.models.results import ResultOutput
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
@@ -35,16 +35,18 @@ def run_report(run: Run, sentence: str) -> str:
 
 
 def summary_table(run: Run) -> str:
-    """Return the figures of a run: both gates, verdicts, errors, repetitions, both costs and their sum."""
-    policy = run.policy
+    """Return the figures of a run: both gates, verdicts, errors, repetitions, both costs and their sum.
+
+    A run that measures the judge has no gates.
+    """
+    gates = (metrics_gate(run, run.policy), cases_gate(run, run.policy))
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
     # These counters do not include reviews.
     by_machine = ", without reviews" if (run.summary or {}).get("reviews") else ""
     rows = [
         ("Status", status_sentence(run)),
-        ("Mean score", _gate(metrics_gate(run, policy))),
-        ("Pass rate", _gate(cases_gate(run, policy))),
+        *((gate.name, _gate(gate)) for gate in gates if not run.measures_judge),
         ("Results", f"{done} done: {verdicts}{by_machine}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
         *_repetition_rows(run_repetitions(run), run.scale),
@@ -76,6 +78,10 @@ def _source_rows(run: Run) -> list[tuple[str, str]]:
     source = run.snapshot.get(JUDGED_AGAIN)
     if source is None:
         return []
+    if run.measures_judge:
+        facts = run.snapshot[MEASURES_JUDGE]
+        drawn = f"{facts['results']} of {counted(facts['of'], 'result')} of #{source['run']}"
+        return [("Outputs", f"{drawn}, judged {counted(facts['times'], 'more time')}")]
     of = f"{run.done_count} of {source['results']} of #{source['run']}"
     return [("Outputs", f"{of}, judged again; their target cost was paid there")]
 

@@ -245,16 +245,16 @@ def _campaign(run: Run) -> tuple[str, str] | None:
 
 
 def _source(run: Run) -> dict[str, Any]:
+    """Return what a row says about the run's source; that may be deleted."""
+    kind = {
+        "is_judged_again": vars(run).get("judged_again") is not None,
+        "measures_judge": vars(run).get("measuring") is not None,
+    }
     number = vars(run).get("source_number")
     if number is None:
-        return {}
+        return kind
     url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
-    return {
-        "source_number": number,
-        "source_url": url,
-        "is_judged_again": vars(run)["judged_again"] is not None,
-        "measures_judge": vars(run)["measuring"] is not None,
-    }
+    return {"source_number": number, "source_url": url, **kind}
 
 
 SCORE, RATE = "Mean score", "Pass rate"

@@ -18,7 +18,8 @@ from runs.home.notices import LONG_RUN, ended_runs
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.results.documents import run_detail_document
-from runs.results.runs import with_list_columns
+from runs.results.report import run_report
+from runs.results.runs import run_row, with_list_columns
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
 from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest
@@ -188,6 +189,10 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
         "Completed: the run measures the judge and has no gates.",
     )
 
+    report = run_report(run, "")
+    assert "8 of 8 results of #1, judged 2 more times" in report
+    assert "Pass rate" not in report
+
     document = client.get(reverse("runs:run-summary-file", args=place)).json()
     spread = document["judge_spread"]
     assert (spread["basis"], spread["measured_by"], spread["times"]) == ("measurement", 2, 2)
@@ -225,6 +230,9 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
         measure_judge(run, MeasuringRequest(), by=None)
     with pytest.raises(CannotJudgeAgainError, match="1 to 20 more times, not 21"):
         measure_judge(source, MeasuringRequest(times=21), by=None)
+    # It remains a measurement when its source is gone.
+    Run.objects.filter(pk=run.pk).update(source_run=None)
+    assert run_row(with_list_columns(Run.objects.filter(pk=run.pk)).get()).measures_judge
 
 
 def test_a_run_with_samples_tells_the_spread_of_one_sample_without_any_call(
