@@ -454,7 +454,8 @@ def listed_around(
     """Return what stands beside a case in the list of a comparison, with the next regressions as failures.
 
     `url` is where a case leads to, in the repetition that changed most; for a blind reader, who must not learn
-    which that is, in the first. One query where a run has several repetitions. None for a case that the list does not have, or an unreadable filter.
+    which that is, in the first. One query where a run has several repetitions. None for a case that the list does
+    not have, or an unreadable filter.
     """
     try:
         cases = listed_changes(comparison, query)

@@ -302,7 +302,7 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class Kept(Generic[Value]):
-    """The last few values that this process made from stored results; a key names the version of what it was made of."""
+    """The last few values that this process made from stored results; a key names the version of its sources."""
 
     size: int
     values: OrderedDict[Hashable, Value] = field(default_factory=OrderedDict)

@@ -1,4 +1,4 @@
-"""The form that judges stored outputs of a run again: by which rules and judge, with what it would take over and cost."""
+"""The form that judges stored outputs of a run again: by which rules and judge, what would be kept, and the cost."""
 
 from __future__ import annotations
 

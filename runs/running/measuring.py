@@ -160,7 +160,7 @@ def _check_times(source: Run, request: MeasuringRequest) -> None:
             f"Each result can be judged 1 to {most} more times, not {request.times}."
         )
     if request.results < 1:
-        raise CannotJudgeAgainError(f"{request.results} results are to be drawn; draw at least 1.")
+        raise CannotJudgeAgainError(f"{request.results} results cannot be drawn; draw at least 1.")
 
 
 def _draw(source: Run, request: MeasuringRequest) -> tuple[list[SourceResult], int]:

@@ -81,8 +81,8 @@ def push_outputs(run: Run, pushes: Sequence[Push]) -> PushSummary:
     """Store the outputs and have them scored; safe to repeat, in any order.
 
     An output that was pushed before changes nothing. Another one for the same result replaces it while it waits
-    to be scored, and is refused after that and within one batch. Raises UnusablePushesError for cases that the run does not have and
-    outputs that cannot be read, OutputsNotAwaitedError for a run that asks its target itself, and
+    to be scored, and is refused after that and within one batch. Raises UnusablePushesError for cases that the run
+    does not have and outputs that cannot be read, OutputsNotAwaitedError for a run that asks its target itself, and
     RunNotActiveError for new outputs of a run that is over; then nothing has changed.
     """
     if not awaits_outputs(run):

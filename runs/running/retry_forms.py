@@ -338,7 +338,7 @@ class AgainForm(RunForm):
 
     @property
     def is_rescore(self) -> bool:
-        """Tell whether the existing outputs are scored, and nothing else: as asked, or because the run has no target."""
+        """Tell whether only existing outputs are scored: as asked, or because the run judges those of another."""
         return bool(self.data.get("rescore")) or self.run.is_judged_again
 
     def scripts_problem(self, user: User) -> str:

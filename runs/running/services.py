@@ -66,9 +66,9 @@ def freeze(
     target: Target | TargetPlan,
     files: Mapping[str, str],
 ) -> Plan:
-    """Return everything to freeze, for a version of a suite with its files; a target that is frozen already is not asked.
+    """Return everything to freeze, for a version of a suite with its files.
 
-    Raises DomainError when the run is not possible.
+    A target that is frozen already is not asked. Raises DomainError when the run is not possible.
     """
     root, policy = rule.root, rule.policy
     asked = target if isinstance(target, Target) else None
