@@ -19,9 +19,10 @@ from runs.models.temporary import KEPT, IdempotentRequest
 from runs.suites.drafts import get_draft
 from runs.waiting import HEADER
 from tests.api.site import assert_described, assert_refused, token_of
-from tests.support.factories import make_case, make_suite, make_target, make_user
+from tests.support.factories import make_case, make_model, make_suite, make_target, make_user
 from tests.support.members import make_client
-from tests.support.trees import CHECK, tree
+from tests.support.model_server import ModelServer
+from tests.support.trees import CHECK, JUDGED, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GOOD = "You get a refund."
@@ -314,3 +315,21 @@ def test_a_program_judges_stored_outputs_again_after_it_asked_what_that_takes(
         assert list(refused["errors"]) == [place]
     gone = program.refused("/runs/judge-again", body | {"filter": "case = C-9"}, 409)
     assert (gone["code"], Run.objects.count()) == ("cannot_judge_again", 2)
+
+
+def test_a_program_asks_the_same_judge_the_same_question_again(
+    model_server: ModelServer, program: Program
+) -> None:
+    judge = make_model(slug="judge", base_url=model_server.base_url)
+    suite = make_suite(slug="support", tree=tree(JUDGED), judge=judge)
+    make_case(suite=suite, expected_output="refund", recorded_output={"output": GOOD})
+    make_target(name="recorded")
+    program.post("/runs", {"suite": "support", "targets": ["recorded"]}, status=201)
+    work_on_run(Run.objects.get().pk)
+    for asks, calls in ((False, 0), (True, 1)):
+        body = {"outputs_of": ["support:1"], "ask_again": asks}
+        [estimate] = program.post("/runs/judge-again/estimate", body)["runs"]
+        [started] = program.post("/runs/judge-again", body, status=201)["runs"]
+        work_on_run(started["id"])
+        made = Run.objects.get(pk=started["id"]).model_calls.count()
+        assert (estimate["judge_calls"], made) == (calls, calls)
