@@ -28,6 +28,7 @@ RESCORE_RUN = "runs.rescore_run"
 REMOVE_DATA = "runs.remove_data"
 APPLY_RETENTION = "runs.apply_retention"
 WRITE_EXPORTS = "runs.write_exports"
+WORK_ON_JOB = "runs.work_on_job"
 TRY_TARGET = "runs.try_target"
 TRY_EVALUATOR = "runs.try_evaluator"
 # No retries: the pool notices broken connections, and the reaper queues the work anyway.
@@ -71,6 +72,11 @@ def queue_removal(removal_id: int, *, expires_s: float | None = None) -> None:
 def queue_retention(*, expires_s: float | None = None) -> None:
     """Queue the removal of data that are old enough, as `queue` does."""
     _send(APPLY_RETENTION, {}, expires_s=expires_s)
+
+
+def queue_job(job_id: int, *, expires_s: float | None = None) -> None:
+    """Queue the work on a job, as `queue` does."""
+    _send(WORK_ON_JOB, {"job_id": job_id}, expires_s=expires_s)
 
 
 def queue_exports(*, expires_s: float | None = None) -> None:

@@ -12,7 +12,8 @@ from runs.audit.queries import audit_file
 from runs.cases.queries import case_file
 from runs.compare.files import comparison_file
 from runs.compare.many import many_file
-from runs.execution import run_worker, trials
+from runs.execution import jobs, run_worker, trials
+from runs.execution.jobs import ReadJob
 from runs.execution.reaper import runs_needing_workers
 from runs.exports.services import WRITER
 from runs.exports.specs import FileKind
@@ -38,6 +39,8 @@ FILE_KINDS: Mapping[str, FileKind] = {
         suite_file,
     )
 }
+# What reads a job, by its purpose.
+READ_JOBS: Mapping[str, ReadJob] = {}
 # How often a task is passed on to another process; the reaper queues work again anyway.
 MAX_HOPS = 8
 
@@ -95,3 +98,9 @@ def try_target(trial_id: int, **later: Any) -> None:
 def try_evaluator(trial_id: int, **later: Any) -> None:
     """Score one output by one evaluator of a draft and store the outcome."""
     trials.try_evaluator(trial_id)
+
+
+@shared_task(name="runs.work_on_job", ignore_result=True)
+def work_on_job(job_id: int, **later: Any) -> None:
+    """Ask the models that a job asks, within its budget."""
+    jobs.work_on_job(job_id, READ_JOBS)

@@ -14,15 +14,17 @@ from runs.execution.claims import Claim, Leases
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
 from runs.models.database import add_to_rows, insert_rows
+from runs.models.jobs import ModelJob
 from runs.models.results import MAX_VERSION_LENGTH, CallPurpose, ModelCall, Result
 from runs.models.runs import Run
 
-COLUMNS = (
-    *("run_id", "result_id", "generation", "attempt", "purpose", "evaluator_path", "sample"),
-    *("round", "repair", "model_id", "model_name", "status", "http_status", "error"),
-    *("request_hash", "input_tokens", "output_tokens", "cached_tokens", "price_version"),
-    *("cost_usd", "latency_ms", "is_cached", "version", "created_at", "request", "reply"),
+CALL_COLUMNS = (
+    *("purpose", "evaluator_path", "sample", "round", "repair", "model_id", "model_name"),
+    *("status", "http_status", "error", "request_hash", "input_tokens", "output_tokens"),
+    *("cached_tokens", "price_version", "cost_usd", "latency_ms", "is_cached", "version"),
+    *("created_at", "request", "reply"),
 )
+COLUMNS = ("run_id", "result_id", "generation", "attempt", *CALL_COLUMNS)
 COST_COLUMNS = {
     CallPurpose.TARGET.value: "run_cost_usd",
     CallPurpose.EVALUATION.value: "evaluation_cost_usd",
@@ -76,23 +78,36 @@ def spent_usd(records: Iterable[CallRecord]) -> Decimal:
     return sum((record.cost_usd or ZERO_USD for record in records), ZERO_USD)
 
 
+def write_job_calls(job: ModelJob, work: RunWork, calls: Sequence[tuple[int, CallRecord]]) -> None:
+    """Insert calls of a job, each with its step."""
+    insert_rows(
+        ModelCall,
+        ("job_id", "generation", "attempt", *CALL_COLUMNS),
+        ((job.pk, step, 1, *_call_columns(work, record, job.purpose)) for step, record in calls),
+    )
+
+
 def _row(work: RunWork, entry: LedgerEntry) -> tuple[object, ...]:
     claim, record, key = entry.claim, entry.record, entry.record.key
-    spec = work.models.get(record.model)
     is_measuring = work.measures_judge and key.purpose == CallPurpose.EVALUATION
+    purpose = CallPurpose.MEASUREMENT.value if is_measuring else key.purpose
     return (
         *(work.run_id, claim.result_id, claim.generation, claim.attempt),
-        CallPurpose.MEASUREMENT.value if is_measuring else key.purpose,
-        *(key.evaluator_path, key.sample, key.round, key.repair),
+        *_call_columns(work, record, purpose),
+    )
+
+
+def _call_columns(work: RunWork, record: CallRecord, purpose: str) -> tuple[object, ...]:
+    key, spec = record.key, work.models.get(record.model)
+    is_target = key.purpose == CallPurpose.TARGET
+    return (
+        *(purpose, key.evaluator_path, key.sample, key.round, key.repair),
         *(work.model_ids.get(record.model), (spec.name if spec else "") or record.model),
         *(record.status.value, record.http_status, record.error, record.request_hash),
         *(record.input_tokens, record.output_tokens, record.cached_tokens, record.price_version),
         *(record.cost_usd, record.latency_ms, record.is_cached),
-        ""
-        if key.purpose == CallPurpose.TARGET
-        else reply_version(record.reply)[:MAX_VERSION_LENGTH],
-        record.created_at,
-        *(record.request, record.reply),
+        "" if is_target else reply_version(record.reply)[:MAX_VERSION_LENGTH],
+        *(record.created_at, record.request, record.reply),
     )
 
 

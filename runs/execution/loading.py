@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.utils import timezone
+
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import Kind, KindConfig
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord
@@ -20,9 +22,10 @@ from runs.costs import is_replayed
 from runs.engine.plan import Plan, TargetPlan, case_tree, read_plan
 from runs.execution.target_secrets import TargetSecrets, run_secrets
 from runs.models.database import among, clock_offset
+from runs.models.jobs import ModelJob
 from runs.models.results import ModelCall, PushedOutput, cost_purpose
 from runs.models.runs import Run
-from runs.models.suites import Case, FileContent, RecordedOutput, Target
+from runs.models.suites import Case, FileContent, RecordedOutput, SuiteFile, Target
 from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import TargetConfig, TargetKind
 
@@ -124,6 +127,30 @@ def load_work(run: Run) -> RunWork:
     )
 
 
+def work_outside_runs(plan: Plan, suite_id: int | None) -> RunWork:
+    """Return work without run, owner, budget or models, with the files of the suite."""
+    target = get_target_kind(plan.target.kind)
+    files = SuiteFile.objects.filter(suite=suite_id or 0).select_related("content")
+    return RunWork(
+        run_id=0,
+        owner_id="",
+        started_at=timezone.now(),
+        clock_offset=clock_offset(),
+        plan=plan,
+        target=target,
+        target_config=target.config.model_validate(plan.target.config),
+        target_id=None,
+        has_uploads=False,
+        is_replayed=False,
+        concurrency=1,
+        budget_usd=None,
+        models={},
+        model_ids={},
+        files={file.path: bytes(file.content.content) for file in files},
+        kinds={},
+    )
+
+
 def _agents(plan: Plan) -> dict[str, FrozenTarget]:
     """Return the targets that judge; one whose row is gone still works unless it needs its secrets."""
     rows = Target.objects.in_bulk([agent.id for agent in plan.agents.values()])
@@ -166,9 +193,19 @@ def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:
         result_id__in=among(generations), status__in=REUSABLE_STATUSES, reply__isnull=False
     )
     for row in rows.order_by("id"):
-        if row.generation == generations[row.result_id]:
+        result_id = row.result_id
+        if result_id is not None and row.generation == generations[result_id]:
             record = _record(row)
-            calls[row.result_id][(record.key, record.request_hash)] = record
+            calls[result_id][(record.key, record.request_hash)] = record
+    return dict(calls)
+
+
+def earlier_job_calls(job: ModelJob) -> Mapping[int, Calls]:
+    """Return the answers in the ledger by the steps of a job."""
+    calls: dict[int, dict[tuple[CallKey, str], CallRecord]] = defaultdict(dict)
+    for row in job.calls.filter(status__in=REUSABLE_STATUSES, reply__isnull=False).order_by("id"):
+        record = _record(row)
+        calls[row.generation][(record.key, record.request_hash)] = record
     return dict(calls)
 
 

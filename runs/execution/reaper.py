@@ -24,6 +24,7 @@ from runs.finishing import (
     summarise_run,
 )
 from runs.models.database import database_answers_since
+from runs.models.jobs import ModelJob
 from runs.models.removals import CHECKED_EVERY, Removal, RetentionRule
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
 from runs.models.runs import (
@@ -44,7 +45,14 @@ from runs.models.temporary import (
     TargetTrial,
 )
 from runs.models.traces import Trace
-from runs.queue import RESCORE_RUN, queue, queue_exports, queue_removal, queue_retention
+from runs.queue import (
+    RESCORE_RUN,
+    queue,
+    queue_exports,
+    queue_job,
+    queue_removal,
+    queue_retention,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +101,8 @@ def reap(*, now: datetime, at_work: Collection[str] = ()) -> list[int]:
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
     for removal_id in _abandoned_removals(now=now):
         queue_removal(removal_id, expires_s=LEASE.total_seconds())
+    for job_id in _abandoned_jobs(now=now):
+        queue_job(job_id, expires_s=LEASE.total_seconds())
     if reap_exports(now=now, is_silence_death=is_silence_death):
         queue_exports(expires_s=LEASE.total_seconds())
     if RetentionRule.objects.take_turn(now=now):
@@ -229,6 +239,15 @@ def _abandoned_removals(*, now: datetime) -> list[int]:
             Removal.objects.filter(pk=removal.pk, worker=removal.worker).update(heartbeat_at=None)
     Removal.objects.give_up(now=now)
     return list(Removal.objects.waiting(now=now).values_list("pk", flat=True))
+
+
+def _abandoned_jobs(*, now: datetime) -> list[int]:
+    """Return the open jobs whose worker is gone, or that no worker took yet; some have failed."""
+    for job in ModelJob.objects.open().exclude(worker="").only("worker", "token"):
+        if is_dead(job.worker):
+            ModelJob.objects.filter(pk=job.pk, token=job.token).update(heartbeat_at=None)
+    ModelJob.objects.give_up(now=now)
+    return list(ModelJob.objects.claimable(now=now).values_list("pk", flat=True))
 
 
 def _incomplete_rescorings() -> list[int]:

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from django.utils import timezone
-
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import (
     CaseFacts,
@@ -46,13 +44,12 @@ from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread
 from runs.execution.execution_ports import ExecutionPorts
 from runs.execution.ledger import admit_always, count_nothing
-from runs.execution.loading import FrozenTarget, RunWork
+from runs.execution.loading import FrozenTarget, RunWork, work_outside_runs
 from runs.execution.shared_limits import SlotKeeper
 from runs.execution.target_secrets import TargetSecrets, open_secrets, run_secrets
-from runs.models.database import clock_offset
 from runs.models.results import ANSWERED, Artifact
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
-from runs.models.suites import SuiteFile, Target
+from runs.models.suites import Target
 from runs.models.temporary import MAX_TRY_LENGTH, EvaluatorTrial, TargetTrial
 from runs.scripts import sandbox_in_force
 from runs.target_kinds import get_target_kind
@@ -181,36 +178,12 @@ def _target_work(trial: TargetTrial) -> RunWork:
         root=EvaluatorSpec(name="all", kind="composite", config={}),
         target=TargetPlan(name, trial.kind, trial.config, slug),
     )
-    work = _work_outside_runs(plan, trial.suite_id)
+    work = work_outside_runs(plan, trial.suite_id)
     return replace(
         work,
         target_id=trial.target_id,
         models={slug: model_spec(trial.model)} if trial.model else {},
         secrets=open_secrets(getattr(work.target_config, "headers", ()), trial.encrypted_secrets),
-    )
-
-
-def _work_outside_runs(plan: Plan, suite_id: int | None) -> RunWork:
-    """Return work without run, owner, budget or models, with the files of the suite."""
-    target = get_target_kind(plan.target.kind)
-    files = SuiteFile.objects.filter(suite=suite_id or 0).select_related("content")
-    return RunWork(
-        run_id=0,
-        owner_id="",
-        started_at=timezone.now(),
-        clock_offset=clock_offset(),
-        plan=plan,
-        target=target,
-        target_config=target.config.model_validate(plan.target.config),
-        target_id=None,
-        has_uploads=False,
-        is_replayed=False,
-        concurrency=1,
-        budget_usd=None,
-        models={},
-        model_ids={},
-        files={file.path: bytes(file.content.content) for file in files},
-        kinds={},
     )
 
 
@@ -500,7 +473,7 @@ def trial_work(trial: EvaluatorTrial) -> RunWork:
         judge=trial.judge,
     )
     return replace(
-        _work_outside_runs(plan, trial.suite_id),
+        work_outside_runs(plan, trial.suite_id),
         models={model.slug: _spec(model, is_dry=is_dry) for model in models},
         model_ids={model.slug: model.pk for model in models},
         kinds=kinds,

@@ -627,6 +627,7 @@ class Migration(migrations.Migration):
                             ("target", "Target"),
                             ("evaluation", "Evaluation"),
                             ("measurement", "Measurement of the judge"),
+                            ("alignment", "Alignment of the judge"),
                         ],
                         max_length=12,
                     ),
@@ -681,7 +682,9 @@ class Migration(migrations.Migration):
                 (
                     "result",
                     models.ForeignKey(
+                        blank=True,
                         db_index=False,
+                        null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="model_calls",
                         to="runs.result",
@@ -690,6 +693,8 @@ class Migration(migrations.Migration):
                 (
                     "run",
                     models.ForeignKey(
+                        blank=True,
+                        null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="model_calls",
                         to="runs.run",
@@ -2216,6 +2221,138 @@ class Migration(migrations.Migration):
             model_name="tracespan",
             constraint=models.UniqueConstraint(
                 fields=("trace", "span_id"), name="trace_span_one_an_id"
+            ),
+        ),
+        migrations.CreateModel(
+            name="ModelJob",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "purpose",
+                    models.CharField(
+                        choices=[
+                            ("target", "Target"),
+                            ("evaluation", "Evaluation"),
+                            ("measurement", "Measurement of the judge"),
+                            ("alignment", "Alignment of the judge"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("subject", models.CharField(blank=True, default="", max_length=500)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "Waiting for a worker"),
+                            ("running", "Running"),
+                            ("done", "Done"),
+                            ("stopped", "Cancelled"),
+                            ("budget_reached", "Budget reached"),
+                            ("failed", "Failed"),
+                        ],
+                        default="waiting",
+                        max_length=16,
+                    ),
+                ),
+                ("reason", models.TextField(blank=True, default="")),
+                ("request", models.JSONField()),
+                ("outcome", models.JSONField(blank=True, null=True)),
+                ("model_name", models.CharField(max_length=200)),
+                ("planned_calls", models.PositiveIntegerField(default=0)),
+                (
+                    "budget_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                ("asked_at", models.DateTimeField(default=runs.models.database.database_now)),
+                ("form_key", models.CharField(blank=True, default="", max_length=64)),
+                ("worker", models.CharField(blank=True, default="", max_length=200)),
+                ("token", models.CharField(blank=True, default="", max_length=32)),
+                ("heartbeat_at", models.DateTimeField(blank=True, null=True)),
+                ("tries", models.PositiveIntegerField(default=0)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "asked_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "model",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="evaluators.languagemodel",
+                    ),
+                ),
+                ("sources", models.ManyToManyField(related_name="jobs", to="runs.run")),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="jobs",
+                        to="runs.suite",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("-id",),
+            },
+        ),
+        migrations.AddField(
+            model_name="modelcall",
+            name="job",
+            field=models.ForeignKey(
+                blank=True,
+                db_index=False,
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="calls",
+                to="runs.modeljob",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="modelcall",
+            index=models.Index(
+                condition=models.Q(("job__isnull", False)),
+                fields=["job", "generation"],
+                name="call_of_job",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="modelcall",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("job", None), ("result__isnull", False), ("run__isnull", False)),
+                    models.Q(("job__isnull", False), ("result", None), ("run", None)),
+                    _connector="OR",
+                ),
+                name="call_of_a_result_or_a_job",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="modeljob",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state__in", ("waiting", "running"))),
+                fields=("suite", "purpose", "subject"),
+                name="model_job_one_open",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="modeljob",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("form_key", ""), _negated=True),
+                fields=("asked_by", "form_key"),
+                name="model_job_one_a_form",
             ),
         ),
     ]

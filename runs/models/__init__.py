@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runs.models.comments import Comment, Mention
+from runs.models.jobs import JobState, ModelJob
 from runs.models.removals import Removal, RemovalPart, RetentionRule
 from runs.models.results import (
     ANSWERED,
@@ -88,9 +89,11 @@ __all__ = [
     "FileContent",
     "FinalScore",
     "IdempotentRequest",
+    "JobState",
     "JudgeOutcomes",
     "Mention",
     "ModelCall",
+    "ModelJob",
     "OnUnscored",
     "PushedOutput",
     "RecordedOutput",

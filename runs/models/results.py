@@ -389,18 +389,19 @@ class ExternalScore(models.Model):
 
 
 class CallPurpose(models.TextChoices):
-    """What a call is for: an answer of the target, its evaluation, or a measurement of the judge."""
+    """What a call is for: an answer of the target, its evaluation, a measurement of the judge, or a job."""
 
     TARGET = "target", "Target"
     EVALUATION = "evaluation", "Evaluation"
     MEASUREMENT = "measurement", "Measurement of the judge"
+    ALIGNMENT = "alignment", "Alignment of the judge"
 
 
-JUDGE_PURPOSES = (CallPurpose.EVALUATION, CallPurpose.MEASUREMENT)
+JUDGE_PURPOSES = tuple(purpose for purpose in CallPurpose if purpose != CallPurpose.TARGET)
 
 
 def cost_purpose(purpose: str) -> CallPurpose:
-    """Return whether a call counts as target cost or as judge cost of its run."""
+    """Return whether a call counts as target cost or as judge cost."""
     return CallPurpose.EVALUATION if purpose in JUDGE_PURPOSES else CallPurpose.TARGET
 
 
@@ -425,17 +426,32 @@ REMOVED_HASH = ""
 
 
 class ModelCall(models.Model):
-    """One call of a model for one result.
+    """One call of a model: for one result of a run, or for a job.
 
-    The key of a reply is (result, generation, purpose, evaluator_path, sample, round, repair). After
-    a lost lease, the successful reply with the same key and request hash is reused. A failed try that was
-    repeated has its own row. `version` is that of the model as the reply names it (`reply_version`). When
-    the texts are removed, the figures stay.
+    The key of a reply is (result or job, generation, purpose, evaluator_path, sample, round, repair); the generation
+    of a job's call is its step. After a lost lease, the successful reply with the same key and request hash is
+    reused. A failed try that was repeated has its own row. `version` is that of the model as the reply names it
+    (`reply_version`). When the texts are removed, the figures stay.
     """
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="model_calls")
+    run = models.ForeignKey(
+        Run, on_delete=models.CASCADE, null=True, blank=True, related_name="model_calls"
+    )
     result = models.ForeignKey(
-        Result, on_delete=models.CASCADE, related_name="model_calls", db_index=False
+        Result,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="model_calls",
+        db_index=False,
+    )
+    job = models.ForeignKey(
+        "runs.ModelJob",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="calls",
+        db_index=False,
     )
     generation = models.PositiveIntegerField(default=1)
     attempt = models.PositiveIntegerField(default=1)
@@ -468,12 +484,24 @@ class ModelCall(models.Model):
         """In the order of the calls."""
 
         ordering = ("created_at", "id")
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(run__isnull=False, result__isnull=False, job=None)
+                | models.Q(run=None, result=None, job__isnull=False),
+                name="call_of_a_result_or_a_job",
+            ),
+        )
         indexes = (
             models.Index(
                 fields=("result", "generation", "purpose", "evaluator_path"),
                 name="call_by_ledger_key",
             ),
             models.Index(fields=("created_at",), name="call_by_time"),
+            models.Index(
+                fields=("job", "generation"),
+                condition=models.Q(job__isnull=False),
+                name="call_of_job",
+            ),
             models.Index(
                 fields=("run", "purpose", "status"),
                 condition=models.Q(cost_usd=None),

@@ -20,6 +20,7 @@ from runs.engine.ports import Cause
 from runs.exports.services import remove_suite_exports
 from runs.models.comments import Comment, Mention
 from runs.models.database import database_now, delete_rows, update_rows
+from runs.models.jobs import ModelJob
 from runs.models.removals import RETENTION, Removal, RemovalPart, RetentionRule
 from runs.models.results import (
     REMOVED_HASH,
@@ -281,6 +282,7 @@ def _delete_some(run: Run, removal: Removal) -> int:
     batch = _next_results(run, removal)
     if batch is None:
         Removal.objects.filter(pk=removal.pk).update(next_position=0)
+        ModelJob.objects.filter(sources=run).forget_texts()
         run.cases.all().delete()
         run.delete()
         return 0
@@ -381,6 +383,7 @@ def _next_batch(run: Run, removal: Removal) -> QuerySet[Result] | None:
         if removal.part == RemovalPart.DETAILS and held.status_reason.startswith(ALL_ALIKE):
             error = held.status_reason.removeprefix(ALL_ALIKE).strip()
             changes["status_reason"] = f"{ALL_ALIKE} {plain_error(error)}"
+        ModelJob.objects.filter(sources=held).forget_texts()
         for part in _parts_removed(held, removal):
             changes |= {
                 f"{part}_removed_at": database_now(),

@@ -1,0 +1,232 @@
+"""Work on a job: ask models within its budget, and write every reply down before it is relied upon.
+
+A job is read from the database by the function of its purpose, which returns what asks the models. It finds the
+replies of a worker that was lost in the ledger, so only those in flight are asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from evaluators.kinds._base import CaseFacts
+from evaluators.model_calls.calls import CallKey, CallRecord, Ledger
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.judge import ModelJudge
+from evaluators.model_calls.rate_limits import Limiter
+from evaluators.models import ZERO_USD
+from evaluators.reading.json import storable
+from evaluators.sandbox.processes import process_name
+from evaluators.templatetags.figures import money
+from runs.execution.claims import RENEW_EVERY_S, time_since_boot
+from runs.execution.database import DatabaseThread, describe_error, first_error
+from runs.execution.execution_ports import ExecutionPorts
+from runs.execution.ledger import CallRefusedError, write_job_calls
+from runs.execution.loading import Calls, RunWork, earlier_job_calls
+from runs.execution.shared_limits import SlotKeeper
+from runs.models.jobs import JobState, ModelJob
+from runs.scripts import sandbox_in_force
+from runs.target_kinds._base import TargetContext
+
+logger = logging.getLogger(__name__)
+
+WRITE_EVERY_S = 0.25
+TAKEN = "The job was stopped, or another worker has it."
+
+
+class JobFailedError(Exception):
+    """The job cannot be done; the message says why. What its calls cost stays booked."""
+
+
+@dataclass(slots=True)
+class JobBudget:
+    """The budget of a job: no call begins that could exceed it, as far as the dearest call so far tells.
+
+    Nobody knows what the first call of a model costs, so it has all that is left to itself.
+    """
+
+    cap: Decimal | None
+    spent: Decimal = ZERO_USD
+    dearest: dict[str, Decimal] = field(default_factory=dict)
+    reserved: dict[Any, Decimal] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def reserve(self, call: Any, model: str) -> bool:
+        """Reserve money for a call as soon as there is some; False where the budget does not cover it."""
+        while self.cap is not None:
+            others = sum(usd for key, usd in self.reserved.items() if key is not call)
+            left = self.cap - self.spent - others
+            amount = self.dearest.get(model, left)
+            if left > 0 and amount <= left:
+                self.reserved[call] = amount
+                break
+            if not others:
+                return False
+            self.changed.clear()
+            await self.changed.wait()
+        return True
+
+    def book(self, call: Any, model: str, usd: Decimal | None) -> None:
+        """Note what a call cost, and release what it did not."""
+        self.reserved.pop(call, None)
+        if usd is not None:
+            self.spent += usd
+            self.dearest[model] = max(usd, self.dearest.get(model, ZERO_USD))
+        self.changed.set()
+
+
+class JobCalls:
+    """The models that a job asks, and the ledger that it writes; a step of the job is a number of its own."""
+
+    def __init__(self, job: ModelJob, task: JobTask) -> None:
+        """Take over what was paid for before."""
+        self.job, self.work = job, task.work
+        self.refusal = ""
+        self.is_budget_reached = False
+        self.database = DatabaseThread()
+        slots = SlotKeeper(task.work, job.token, self.database)
+        limiter = Limiter(slots, clock=time_since_boot)
+        self.client = ModelClient(limiter)
+        self._earlier = task.earlier
+        self._unwritten: list[tuple[int, CallRecord]] = []
+        self._budget = JobBudget(job.budget_usd)
+        for calls in task.earlier.values():
+            for record in calls.values():
+                self._budget.book(record, record.model, record.cost_usd)
+        # Those that were repeated, too.
+        self._budget.spent = task.spent_usd
+
+    def model(self, slug: str, step: int) -> ModelJudge:
+        """Return a model that is asked in a step."""
+        return ModelJudge(self.client, self.work.models, slug, self._ledger(step, slug))
+
+    def ports(self, case: CaseFacts, step: int) -> ExecutionPorts:
+        """Return the ports by which evaluators score an output of a case in a step."""
+        ledger = self._ledger(step, self.work.plan.judge)
+        return ExecutionPorts(
+            work=self.work,
+            context=TargetContext(self.work.plan.target.name, case, files=self.work.files),
+            client=self.client,
+            admit=ledger.admit,
+            begin=ledger.begin,
+            write_down=ledger.record,
+            earlier=self._earlier.get(step, {}),
+            sandbox=sandbox_in_force(),
+        )
+
+    def close(self, reason: str) -> None:
+        """Refuse every further call."""
+        self.refusal = self.refusal or reason
+
+    async def write(self) -> None:
+        """Write the replies that came since the last time."""
+        calls, self._unwritten = self._unwritten, []
+        if calls:
+            await self.database.do(self._write, calls)
+
+    def _write(self, calls: list[tuple[int, CallRecord]]) -> None:
+        write_job_calls(self.job, self.work, calls)
+        ModelJob.objects.filter(pk=self.job.pk, token=self.job.token).update(tries=0)
+
+    def _ledger(self, step: int, slug: str) -> Ledger:
+        earlier = self._earlier.get(step, {})
+
+        def recall(key: CallKey, request_hash: str) -> CallRecord | None:
+            return earlier.get((key, request_hash))
+
+        async def admit() -> None:
+            await self.database.is_there.wait()
+            has_room = await self._budget.reserve(asyncio.current_task(), slug)
+            if self.refusal:
+                self._budget.book(asyncio.current_task(), slug, None)
+                raise CallRefusedError(self.refusal)
+            if not has_room:
+                self.is_budget_reached = True
+                self.close(f"The budget of {money(self.job.budget_usd)} leaves no room for a call.")
+                raise CallRefusedError(self.refusal)
+
+        def record(call: CallRecord) -> None:
+            self._budget.book(asyncio.current_task(), slug, call.cost_usd)
+            self._unwritten.append((step, call))
+
+        return Ledger(recall, record, admit)
+
+
+# Reads what a job needs, and returns what asks the models: its outcome so far, also where calls were refused.
+AskModels = Callable[[JobCalls], Awaitable[Mapping[str, Any]]]
+ReadJob = Callable[[ModelJob], tuple[RunWork, AskModels]]
+
+
+def work_on_job(job_id: int, read_jobs: Mapping[str, ReadJob]) -> None:
+    """Do a job, by its purpose; do nothing when it is gone, over, or another worker has it."""
+    job = ModelJob.objects.claim(job_id, process_name())
+    if job is None:
+        return
+    try:
+        work, ask_models = read_jobs[job.purpose](job)
+        task = JobTask(work, ask_models, earlier_job_calls(job), job.spent_usd())
+        asyncio.run(_do(job, task))
+    except Exception as error:
+        failure = first_error(error)
+        if isinstance(failure, JobFailedError):
+            reason = str(failure)
+        else:
+            logger.exception("Job %s crashed", job_id)
+            reason = describe_error(error)
+        job.finish(JobState.FAILED, job.outcome, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class JobTask:
+    """What a job needs to be done, as it was read from the database."""
+
+    work: RunWork
+    ask_models: AskModels
+    earlier: Mapping[int, Calls]
+    spent_usd: Decimal
+
+
+async def _do(job: ModelJob, task: JobTask) -> None:
+    calls = JobCalls(job, task)
+    async with _kept(job, calls):
+        outcome = storable(await task.ask_models(calls))
+        await calls.write()
+        state = JobState.DONE
+        if calls.refusal:
+            state = JobState.BUDGET_REACHED if calls.is_budget_reached else JobState.STOPPED
+        await calls.database.do(job.finish, state, outcome, calls.refusal)
+
+
+@asynccontextmanager
+async def _kept(job: ModelJob, calls: JobCalls) -> AsyncIterator[None]:
+    """Write replies and renew the heartbeat meanwhile, and close everything at the end."""
+    keeping = asyncio.ensure_future(_keep(job, calls))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await keeping
+        try:
+            await calls.write()
+        finally:
+            await calls.client.aclose()
+            await calls.client.limiter.aclose()
+            calls.database.close()
+
+
+async def _keep(job: ModelJob, calls: JobCalls) -> None:
+    renewed_at = time_since_boot()
+    while True:
+        await asyncio.sleep(WRITE_EVERY_S)
+        await calls.write()
+        if time_since_boot() >= renewed_at + RENEW_EVERY_S / 2:
+            renewed_at = time_since_boot()
+            await calls.client.limiter.renew()
+            if not await calls.database.do(job.keep):
+                calls.close(TAKEN)

@@ -1,0 +1,186 @@
+"""Jobs ask models outside of runs: within their budget, in the ledger, and on where a lost worker stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from evaluators.kinds._base import JudgeFailure, JudgeQuestion
+from evaluators.kinds._judging import OPINION_SCHEMA
+from evaluators.model_calls.models import model_spec
+from evaluators.models import LanguageModel
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
+from runs.engine.plan import Plan, TargetPlan
+from runs.execution import reaper
+from runs.execution.jobs import JobCalls, JobFailedError, work_on_job
+from runs.execution.ledger import CallRefusedError
+from runs.execution.loading import work_outside_runs
+from runs.models.jobs import MAX_JOB_TRIES, ModelJob
+from tests.services.processes import dead_process_name
+from tests.support.factories import make_model, make_suite
+from tests.support.model_server import ModelServer, good, status
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.each_database,
+    pytest.mark.usefixtures("clock"),
+]
+OPINION = {"reasoning": "It names the days.", "hits": [], "misses": [], "score": 0.7}
+# What a call of the model server costs at these prices: 100 tokens in, 20 out.
+PRICES = {
+    "input_price_usd_per_mtok": Decimal(10),
+    "cached_price_usd_per_mtok": Decimal(10),
+    "output_price_usd_per_mtok": Decimal(50),
+}
+CALL_USD = Decimal("0.002")
+LATER = timedelta(seconds=60)
+
+
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Keep the ids of the jobs that the reaper queues."""
+    asked: list[int] = []
+    monkeypatch.setattr(reaper, "queue_job", lambda pk, **options: asked.append(pk))
+    return asked
+
+
+def make_job(server: ModelServer, **columns: Any) -> ModelJob:
+    model = LanguageModel.objects.filter(slug="mock").first()
+    model = model or make_model(slug="mock", base_url=server.base_url, **PRICES)
+    return ModelJob.objects.create(
+        suite=make_suite(), purpose="alignment", model=model, model_name=model.name,
+        **{"request": {}, **columns},
+    )  # fmt: skip
+
+
+def ask_four(job: ModelJob) -> Any:
+    """Read a job that asks the model four questions, each a step of its own."""
+    plan = Plan({}, PolicySpec(), EvaluatorSpec(name="all", kind="composite", config={}),
+                TargetPlan("none", "recorded"), judge="mock")  # fmt: skip
+    models = list(LanguageModel.objects.all())
+    work = work_outside_runs(plan, job.suite_id)
+    work.models = {model.slug: model_spec(model) for model in models}
+    work.model_ids = {model.slug: model.pk for model in models}
+
+    async def ask(calls: JobCalls, step: int) -> float | None:
+        question = JudgeQuestion("test", f"Question {step}", (), OPINION_SCHEMA)
+        try:
+            return float((await calls.model("mock", step).ask(question)).content["score"])
+        except CallRefusedError:
+            return None
+        except JudgeFailure as failure:
+            raise JobFailedError(failure.reason) from failure
+
+    async def ask_models(calls: JobCalls) -> dict[str, Any]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask(calls, step)) for step in range(4)]
+        return {"scores": [task.result() for task in tasks]}
+
+    return work, ask_models
+
+
+READ_JOBS = {"alignment": ask_four}
+
+
+def test_a_job_goes_on_where_its_worker_was_lost_and_pays_for_no_reply_twice(
+    model_server: ModelServer, queued: list[int]
+) -> None:
+    model_server.behave(then=good(OPINION))
+    job = make_job(model_server)
+    work_on_job(job.pk, READ_JOBS)
+    job.refresh_from_db()
+    assert (job.state, job.outcome) == ("done", {"scores": [0.7] * 4})
+    assert [call.generation for call in job.calls.order_by("generation")] == [0, 1, 2, 3]
+    assert {(call.purpose, call.run_id, call.cost_usd) for call in job.calls.all()} == {
+        ("alignment", None, CALL_USD)
+    }
+    assert job.spent_usd() == 4 * CALL_USD
+
+    # As if its worker had died before the last two replies came.
+    job.calls.filter(generation__gte=2).delete()
+    ModelJob.objects.update(
+        state="running", outcome=None, worker=dead_process_name(), token="lost",
+        heartbeat_at=timezone.now(),
+    )  # fmt: skip
+    work_on_job(job.pk, READ_JOBS)
+    assert job.calls.count() == 2, "it is another worker's"
+    reaper.reap(now=timezone.now())
+    assert queued == [job.pk]
+    before = len(model_server.requests)
+    work_on_job(job.pk, READ_JOBS)
+    job.refresh_from_db()
+    assert (job.state, job.outcome) == ("done", {"scores": [0.7] * 4})
+    assert (len(model_server.requests) - before, job.calls.count(), job.tries) == (2, 4, 0)
+
+
+def test_a_budget_is_never_exceeded_and_a_larger_one_continues(model_server: ModelServer) -> None:
+    model_server.behave(then=good(OPINION))
+    job = make_job(model_server, budget_usd=Decimal("0.005"))
+    work_on_job(job.pk, READ_JOBS)
+    job.refresh_from_db()
+    assert (job.state, job.spent_usd()) == ("budget_reached", 2 * CALL_USD)
+    assert job.reason == "The budget of $0.005 leaves no room for a call."
+    assert sorted(job.outcome["scores"], key=str) == [0.7, 0.7, None, None]
+
+    ModelJob.objects.update(
+        state="waiting", budget_usd=Decimal(1), heartbeat_at=None, finished_at=None
+    )
+    work_on_job(job.pk, READ_JOBS)
+    job.refresh_from_db()
+    assert (job.state, job.outcome, job.calls.count()) == ("done", {"scores": [0.7] * 4}, 4)
+
+
+def test_a_job_that_a_person_stopped_asks_no_more_and_keeps_what_came(
+    model_server: ModelServer,
+) -> None:
+    model_server.behave(then=good(OPINION))
+    job = make_job(model_server)
+
+    def stopped(job: ModelJob) -> Any:
+        work, ask_models = ask_four(job)
+
+        async def ask(calls: JobCalls) -> Any:
+            await calls.database.do(ModelJob.objects.update, state="stopped")
+            assert not await calls.database.do(job.keep)
+            calls.close("stopped")
+            return await ask_models(calls)
+
+        return work, ask
+
+    work_on_job(job.pk, {"alignment": stopped})
+    job.refresh_from_db()
+    assert (job.state, job.outcome, job.calls.count()) == ("stopped", {"scores": [None] * 4}, 0)
+
+
+def test_a_refusal_or_too_many_lost_workers_fail_a_job_with_the_reason(
+    model_server: ModelServer, queued: list[int]
+) -> None:
+    model_server.behave(then=status(401, "no such key"))
+    job = make_job(model_server)
+    work_on_job(job.pk, READ_JOBS)
+    job.refresh_from_db()
+    assert job.state == "failed"
+    assert "does not accept the key (401): no such key" in job.reason
+    assert job.calls.count() >= 1, "the ledger has the refusal"
+
+    ModelJob.objects.update(state="running", heartbeat_at=timezone.now(), tries=MAX_JOB_TRIES)
+    reaper.reap(now=timezone.now() + LATER)
+    job.refresh_from_db()
+    assert (job.state, job.reason, queued) == (
+        "failed", "5 workers ended while they worked on it.", [],
+    )  # fmt: skip
+
+
+def test_a_suite_has_one_open_job_for_a_subject(model_server: ModelServer) -> None:
+    job = make_job(model_server, subject="tone")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        ModelJob.objects.create(
+            suite=job.suite, purpose="alignment", subject="tone", model_name="mock", request={}
+        )
