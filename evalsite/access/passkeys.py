@@ -127,7 +127,8 @@ def add_passkey(
     """Store the passkey that a browser has made.
 
     Raises:
-        PasskeyRefusedError: the answer is malformed, late, for another site or person, or known.
+        PasskeyRefusedError: the answer is malformed, late, for another site or person, or known, or the member has
+            as many passkeys as one may have.
 
     """
     challenge, _ = _read_state(state, add_purpose(member))
@@ -138,10 +139,12 @@ def add_passkey(
     credential = data.credential_data
     if credential is None:
         raise PasskeyRefusedError("The passkey was not accepted: it has no key.")
-    if Passkey.objects.filter(user=member).count() >= MAX_PASSKEYS:
-        raise PasskeyRefusedError(f"You have {MAX_PASSKEYS} passkeys, which is the limit.")
     try:
         with transaction.atomic():
+            # Several that are added at once are counted one after the other.
+            User.objects.select_for_update(no_key=True).get(pk=member.pk)
+            if Passkey.objects.filter(user=member).count() >= MAX_PASSKEYS:
+                raise PasskeyRefusedError(f"You have {MAX_PASSKEYS} passkeys, which is the limit.")
             passkey = Passkey.objects.create(
                 user=member,
                 name=name,

@@ -17,7 +17,7 @@ from fido2.utils import websafe_encode
 from fido2.webauthn import AuthenticatorData
 from pytest_django import Settings
 
-from evalsite.access import factors, members
+from evalsite.access import factors, members, passkeys
 from evalsite.access.models import Passkey, RecoveryCode
 from evalsite.access.passkeys import _note_use
 from evaluators.models import AuditEntry
@@ -26,11 +26,12 @@ from tests.support.clock import Clock
 from tests.support.members import PASSWORD, make_client, make_member
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
+QUESTION = "/account/factors/passkeys/question/"
 PRESENT_ALONE = AuthenticatorData.FLAG.UP
 
 
 def add(client: Client, key: Authenticator, name: str = "Laptop", **changes: Any) -> HttpResponse:
-    options, state = ask_passkey(client, "/account/factors/passkeys/question/")
+    options, state = ask_passkey(client, QUESTION)
     sent = {"name": name, "answer": key.make(options, **changes), "state": state}
     return client.post("/account/factors/passkeys/", sent, follow=True)
 
@@ -121,6 +122,35 @@ def test_an_answer_that_is_sent_by_four_at_once_works_once(
         assert sorted(threads.map(send, range(4))) == [302, 422, 422, 422]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_of_passkeys_that_are_added_at_once_only_as_many_as_allowed_are_stored(
+    viewer_client: Client, viewer: User, key: Authenticator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passkeys, "MAX_PASSKEYS", 2)
+    answers = [(Authenticator(), *ask_passkey(viewer_client, QUESTION)) for _ in range(4)]
+    sent = [
+        {"name": "key", "answer": made.make(options), "state": state}
+        for made, options, state in answers
+    ]
+    together, read_answer = Barrier(4), passkeys._read_answer
+
+    def wait(answer: str) -> Any:
+        together.wait()
+        return read_answer(answer)
+
+    monkeypatch.setattr(passkeys, "_read_answer", wait)
+
+    def add_one(fields: dict[str, str]) -> int:
+        try:
+            return make_client(viewer).post("/account/factors/passkeys/", fields).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(add_one, sent)) == [302, 422, 422, 422]
+    assert Passkey.objects.filter(user=viewer).count() == 2
+
+
 @pytest.mark.parametrize("passwords", [True, False])
 def test_the_passkey_of_another_member_is_no_second_factor(
     client: Client, key: Authenticator, settings: Settings, passwords: bool
@@ -200,7 +230,7 @@ def test_states_hold_for_their_purpose_and_member_alone(
     sent = {"answer": key.answer(options), "state": state}
     assert client.post("/login/passkey/", sent).status_code == 422
     other = make_client(make_member("editor"))
-    options, state = ask_passkey(other, "/account/factors/passkeys/question/")
+    options, state = ask_passkey(other, QUESTION)
     stolen = {"name": "x", "answer": Authenticator().make(options), "state": state}
     assert browser.post("/account/factors/passkeys/", stolen).status_code == 422
     forged = {"answer": key.answer(options), "state": f"{state}x"}
@@ -261,7 +291,7 @@ def test_malformed_answers_are_refused(client: Client, viewer_client: Client, an
     _, state = ask_passkey(client, "/login/passkey/question/")
     refused = client.post("/login/passkey/", {"answer": answer, "state": state})
     assert refused.status_code == 422
-    _, state = ask_passkey(viewer_client, "/account/factors/passkeys/question/")
+    _, state = ask_passkey(viewer_client, QUESTION)
     sent = {"name": "x", "answer": answer, "state": state}
     assert viewer_client.post("/account/factors/passkeys/", sent).status_code == 422
 
@@ -273,7 +303,7 @@ def test_malformed_parts_are_refused(
 ) -> None:
     for asked, path, make in (
         ("/login/passkey/question/", "/login/passkey/", key.answer),
-        ("/account/factors/passkeys/question/", "/account/factors/passkeys/", Authenticator().make),
+        (QUESTION, "/account/factors/passkeys/", Authenticator().make),
     ):
         browser = viewer_client if "account" in path else client
         options, state = ask_passkey(browser, asked)
