@@ -60,7 +60,7 @@ def read_json(
     characters that no database stores; with `takes_nan`, NaN and Infinity are null. Raises ValueError saying why:
     RefusedJsonError, or JSONDecodeError with the position of what is not JSON.
     """
-    _refuse_excess(text, max_values)
+    refuse_excess(text, max_values)
     try:
         decoder = json_decoder(number, keeps_last=keeps_last, takes_nan=takes_nan)
         value = decoder.decode(text)
@@ -113,8 +113,8 @@ def json_decoder(
     )
 
 
-def _refuse_excess(text: str, max_values: int) -> None:
-    """Refuse too many values before they take memory: each but the first follows a sign."""
+def refuse_excess(text: str, max_values: int) -> None:
+    """Raise TooManyValuesError before too many values take memory: each but the first follows a sign."""
     if sum(map(text.count, _SIGNS)) < max_values:
         return
     unquoted = _QUOTED.sub("", text)

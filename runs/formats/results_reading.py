@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from evaluators.reading.json import TooManyValuesError, read_json
@@ -25,7 +26,7 @@ from runs.formats.result_evaluators import (
 )
 from runs.formats.results_writing import EXTERNAL, ResultLine, review_sentence
 from runs.formats.tools import recognise
-from runs.formats.tools._base import open_file
+from runs.formats.tools._base import MAX_RESULT_VALUES, open_file
 from runs.specs.external_scores import MAX_NAMES, GivenScore
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import MAX_CASE_TAG_LENGTH
@@ -150,7 +151,7 @@ def _whole_document(content: bytes, file: str) -> Rows | None:
 
     The document is one result or a list of them. Raises UnreadableFileError for any other.
     """
-    first = next((raw for _, raw in numbered_lines(content)), b"")
+    first, *others = [raw for _, raw in islice(numbered_lines(content), 2)] or [b""]
     try:
         read_object(first)
     except UnreadableLineError:
@@ -158,10 +159,10 @@ def _whole_document(content: bytes, file: str) -> Rows | None:
     else:
         return None
     try:
-        document = read_json(content.decode("utf-8-sig"))
+        document = read_json(content.decode("utf-8-sig"), max_values=MAX_RESULT_VALUES)
     except TooManyValuesError as error:
         # Lines of JSON, of which the first is damaged, are refused by themselves.
-        if first.strip() != b"{" and not first.lstrip().startswith(b"["):
+        if others and first.strip() != b"{" and not first.lstrip().startswith(b"["):
             return None
         message = (
             f"the file is one JSON document, and {error}; write each result on a line of its own"

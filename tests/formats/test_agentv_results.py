@@ -11,9 +11,10 @@ import pytest
 from evaluators.kinds import kind_for_spelling
 from evaluators.reading.json import read_json
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
-from runs.formats import results_reading
+from runs.formats import lines, results_reading
 from runs.formats.results_reading import read_results
 from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
+from runs.formats.tools import _base
 from runs.specs.problems import UnreadableFileError
 
 
@@ -327,15 +328,34 @@ def test_any_other_document_is_refused_in_one_sentence(document) -> None:
     assert str(problem).startswith("r.json: the file is one JSON document that is no result")
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-def test_a_document_of_too_many_values_is_refused_in_one_sentence(
-    indent: int | None, monkeypatch: pytest.MonkeyPatch
+PROMPTFOO = {
+    "testIdx": 0,
+    "promptIdx": 0,
+    "success": True,
+    "failureReason": 0,
+    "vars": {"numbers": [1] * 30},
+}
+AS_LINES = "write each result on a line of its own"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps([{"eval_id": "A", "metadata": {"numbers": [1] * 50}}]), AS_LINES),
+        (json.dumps([{"eval_id": "A", "metadata": {"numbers": [1] * 50}}], indent=1), AS_LINES),
+        (json.dumps({"results": {"results": [PROMPTFOO] * 2}}), AS_LINES),
+        (json.dumps({"results": {"results": [PROMPTFOO] * 2}}, indent=1), AS_LINES),
+        (f"{json.dumps(PROMPTFOO)}\n" * 2, "split it into several files"),
+    ],
+)
+def test_a_file_of_too_many_values_is_refused_before_they_take_memory(
+    text: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results_reading, "read_json", partial(read_json, max_values=50))
-    document = [{"eval_id": "A", "score": 1, "metadata": {"numbers": [1] * 50}}]
+    for module in (results_reading, _base):
+        monkeypatch.setattr(module, "MAX_RESULT_VALUES", 50)
+    monkeypatch.setattr(lines, "read_json", partial(read_json, max_values=50))
     with pytest.raises(UnreadableFileError) as refusal:
-        read_results(json.dumps(document, indent=indent).encode(), file="r.json")
-    assert [str(problem) for problem in refusal.value.problems] == [
-        "r.json: the file is one JSON document, and it contains more than 50 values; write each result on a line of "
-        "its own"
-    ]
+        read_results(text.encode(), file="r.json")
+    [problem] = refusal.value.problems
+    assert "it contains more than 50 values" in str(problem)
+    assert str(problem).endswith(message)

@@ -14,7 +14,7 @@ from io import BytesIO
 from itertools import count, islice
 from typing import Any
 
-from evaluators.reading.json import MAX_VALUES, read_json
+from evaluators.reading.json import MAX_VALUES, TooManyValuesError, read_json, refuse_excess
 from evaluators.reading.yaml import Path
 from runs.formats.bundles import DAMAGE, open_zip
 from runs.formats.lines import (
@@ -33,8 +33,9 @@ TABLE_SUFFIXES = (".csv", ".tsv")
 YAML_SUFFIXES = (".yaml", ".yml")
 ARCHIVE, XML = b"PK\x03\x04", b"<"
 HEAD = 20
-# A promptfoo result of 20,000 rows holds two million values.
-MAX_RESULT_VALUES = 10 * MAX_VALUES
+# Of a whole file, for most tools' results are held at once: promptfoo writes a hundred values for each, and four million
+# take up to 500 MB.
+MAX_RESULT_VALUES = 4 * MAX_VALUES
 
 Row = tuple[int, Mapping[str, Any]]
 # What reading a value of an unexpected kind raises.
@@ -90,6 +91,11 @@ class ToolFile:
             yield from self._lines()
 
     def _lines(self) -> Iterator[Row]:
+        try:
+            refuse_excess(self.content.decode(errors="replace"), MAX_RESULT_VALUES)
+        except TooManyValuesError as error:
+            message = f"{error}; split it into several files"
+            raise UnreadableFileError([Problem(message, self.path)]) from error
         for number, raw in numbered_lines(self.content):
             try:
                 yield number, with_plain_numbers(read_object(raw))
