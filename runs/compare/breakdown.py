@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from django.db.models import TextField
 from django.db.models.functions import Cast
+from pydantic_core import from_json
 
-from evaluators.scoring.numbers import mean
 from evaluators.scoring.significance import evidence
 from evaluators.templatetags.figures import MISSING, delta, p_value, pct
 from runs import lists
@@ -22,15 +20,14 @@ from runs.compare.changes import EVERY, ComparisonQuery
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import chance_text
 from runs.compare.evidence import (
-    Columns,
     Paired,
+    SharedFigure,
     correct_by_holm,
     paired_figures,
-    share_change,
     shared_changes,
 )
 from runs.compare.measures import TONES
-from runs.compare.rules import CaseChange
+from runs.compare.sides import NOWHERE
 from runs.filters.fields import METADATA
 from runs.filters.language import FieldComparison, Operator
 from runs.lists import ListQuery
@@ -101,25 +98,45 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
     All groups and both figures are one family of tests, whose p are corrected together (SCORING §9).
     """
     facts = _facts(comparison)
-    found = {key for _, metadata in facts.values() for key in plain_keys(metadata)}
-    keys = sorted(found)[:MAX_KEYS]
+    keys = sorted(plain_keys(metadata for _, metadata in facts.values()))[:MAX_KEYS]
     by = by if by in keys else TAGS
-    members: dict[str, list[CaseChange]] = defaultdict(list)
+    shared = shared_changes(comparison.cases)
+    places = {change.case: place for place, change in enumerate(shared)}
+    groups: dict[str, list[int]] = defaultdict(list)
     without = 0
-    in_both = [change for change in comparison.cases if change.baseline and change.candidate]
-    for change in in_both:
+    for change in comparison.cases:
+        if change.baseline is None or change.candidate is None:
+            continue
         tags, metadata = facts.get(change.case, ((), {}))
-        names = plain_texts(metadata.get(by)) if by else tuple(dict.fromkeys(tags))
+        names = tuple(dict.fromkeys(plain_texts(metadata.get(by)))) if by else tags
         without += not names
+        place = places.get(change.case, NOWHERE)
         for name in names:
-            members[name].append(change)
-    largest = sorted(members, key=lambda name: (-len(members[name]), name))
-    shown = {name: members[name] for name in largest[:MAX_GROUPS]}
-    evidence_of = _evidence(comparison, shown)
+            groups[name].append(place)
+    largest = sorted(groups, key=lambda name: (-len(groups[name]), name))
+    shown = {name: np.array(groups[name]) for name in largest[:MAX_GROUPS]}
+    shares, scores = SharedFigure.pass_shares(shared), SharedFigure.mean_scores(shared)
+    figures = [
+        (shares.only(at), scores.only(at))
+        for at in (members[members != NOWHERE] for members in shown.values())
+    ]
+    tested = _evidence(figures, comparison.seed)
     return Breakdown(
         by=by,
         options=[(TAGS, "Tag"), *((key, key) for key in keys)],
-        rows=[_row(query, by, name, cases, *evidence_of[name]) for name, cases in shown.items()],
+        rows=[
+            BreakdownRow(
+                name=name,
+                url=_address(query, by, name),
+                shared=int(np.count_nonzero(members != NOWHERE)),
+                cases=len(members),
+                pass_rate=_figure(rate, share.means),
+                mean_score=_figure(score, of_score.means),
+            )
+            for (name, members), (share, of_score), (rate, score) in zip(
+                shown.items(), figures, tested, strict=True
+            )
+        ],
         left_out=len(largest) - len(shown),
         without=without,
     )
@@ -131,70 +148,37 @@ def _facts(comparison: Comparison) -> Mapping[str, tuple[Sequence[str], Mapping[
         pk__in=comparison.candidate.run.cases.order_by().values("case_id")
     ).order_by()
     texts = (Cast(column, TextField()) for column in ("tags", "metadata"))
+
     # As text, for thousands of cases have the same tags: each list is read once.
-    read = cache(json.loads)
-    facts = (
-        (key, read(tags), read(metadata))
-        for key, tags, metadata in cases.values_list("key", *texts)
-    )
-    return {
-        key: (tags, metadata if isinstance(metadata, dict) else {}) for key, tags, metadata in facts
-    }
+    @cache
+    def tags(text: str) -> Sequence[str]:
+        return tuple(dict.fromkeys(from_json(text)))
+
+    @cache
+    def metadata(text: str) -> Mapping[str, Any]:
+        value = from_json(text)
+        return value if isinstance(value, dict) else {}
+
+    rows = cases.values_list("key", *texts)
+    return {key: (tags(listed), metadata(known)) for key, listed, known in rows}
 
 
 def _evidence(
-    comparison: Comparison, groups: Mapping[str, Sequence[CaseChange]]
-) -> Mapping[str, tuple[Paired, Paired]]:
+    groups: Sequence[tuple[SharedFigure, SharedFigure]], seed: int
+) -> Iterable[tuple[Paired, Paired]]:
     """Return the paired changes of pass rate and mean score of each group, each p corrected for all."""
-    shared = shared_changes(comparison.cases)
-    places = {change.case: place for place, change in enumerate(shared)}
-    shares, scores = (
-        np.array([value(change) for change in shared], dtype=float)
-        for value in (share_change, attrgetter("score_change"))
-    )
-    columns: list[Columns] = []
-    for cases in groups.values():
-        inside = [places[change.case] for change in cases if change.case in places]
-        for values in (shares, scores):
-            column = np.full(len(shared), np.nan)
-            column[inside] = values[inside]
-            columns.append(column)
-    seed = comparison.seed
-    figures = list(paired_figures(columns, seed=seed))
-    for place in range(0, len(figures), 2):
-        known = Counter(columns[place][~np.isnan(columns[place])].tolist())
-        figures[place] = replace(figures[place], p=evidence(known, seed=seed).p)
-    corrected = correct_by_holm(figures)
-    return dict(zip(groups, zip(corrected[::2], corrected[1::2], strict=True), strict=True))
+    columns = [figure.change for group in groups for figure in group]
+    tested = list(paired_figures(columns, seed=seed))
+    for place, (shares, _) in enumerate(groups):
+        p = evidence(shares.changes, seed=seed).p
+        tested[2 * place] = replace(tested[2 * place], p=p)
+    corrected = correct_by_holm(tested)
+    return zip(corrected[::2], corrected[1::2], strict=True)
 
 
-def _row(
-    query: ComparisonQuery,
-    by: str,
-    name: str,
-    cases: Sequence[CaseChange],
-    rate: Paired,
-    score: Paired,
-) -> BreakdownRow:
-    shared = shared_changes(cases)
-    sides = [
-        [side for change in shared if (side := getattr(change, role))]
-        for role in ("baseline", "candidate")
-    ]
+def _address(query: ComparisonQuery, by: str, name: str) -> str:
     condition = FieldComparison(f"{METADATA}{by}" if by else "tag", Operator.EQUAL, (name,))
-    return BreakdownRow(
-        name=name,
-        url=query.address(text=str(condition), show=EVERY, cell=""),
-        shared=len(shared),
-        cases=len(cases),
-        pass_rate=_figure(rate, [mean_figure(side, "pass_share") for side in sides]),
-        mean_score=_figure(score, [mean_figure(side, "mean_score") for side in sides]),
-    )
-
-
-def mean_figure(cases: Sequence[Any], name: str) -> float | None:
-    """Return the mean of a figure over the cases that have it; None without one."""
-    return mean([value for case in cases if (value := getattr(case, name)) is not None])
+    return query.address(text=str(condition), show=EVERY, cell="")
 
 
 def _figure(paired: Paired, means: Sequence[float | None]) -> GroupFigure:

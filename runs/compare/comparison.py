@@ -105,9 +105,10 @@ class Comparison:
 
     def title(self, case: str) -> str:
         """Return the title of a case, from the candidate where it has the case."""
-        sides = self.candidate, self.baseline
-        names = (side.records.names for side in sides)
-        return next((known[case].title for known in names if case in known), "")
+        for side in (self.candidate, self.baseline):
+            if names := side.records.names.get(case):
+                return names.title
+        return ""
 
 
 def have_same_outputs(*runs: Run) -> bool:

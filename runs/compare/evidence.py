@@ -21,7 +21,7 @@ from evaluators.scoring.significance import (
     evidence,
     holm,
 )
-from runs.compare.rules import ADDED, ERROR, REMOVED, CaseChange
+from runs.compare.rules import ADDED, ERROR, REMOVED, CaseChange, CaseSide
 
 # How many resamples are drawn at once: enough to be fast, few enough to hold ten thousand cases.
 AT_ONCE = 100
@@ -387,17 +387,69 @@ def shared_changes(changes: Sequence[CaseChange]) -> tuple[CaseChange, ...]:
     return tuple(change for change in changes if change.status not in (ERROR, ADDED, REMOVED))
 
 
+@dataclass(frozen=True, slots=True)
+class SharedFigure:
+    """One figure of the shared cases in both runs, and its change; NaN for a case that lacks it."""
+
+    before: Columns
+    after: Columns
+    change: Columns
+
+    @classmethod
+    def pass_shares(cls, shared: Sequence[CaseChange]) -> SharedFigure:
+        """Return the shares of the cases' executions that passed."""
+        before, after = (
+            np.array([side and side.pass_share for side in sides], dtype=float)
+            for sides in _sides(shared)
+        )
+        return cls(before, after, after - before)
+
+    @classmethod
+    def mean_scores(cls, shared: Sequence[CaseChange]) -> SharedFigure:
+        """Return the mean scores of the cases."""
+        before, after = (
+            np.array([side and side.mean_score for side in sides], dtype=float)
+            for sides in _sides(shared)
+        )
+        change = np.array([change.score_change for change in shared], dtype=float)
+        return cls(before, after, change)
+
+    def only(self, at: Places) -> SharedFigure:
+        """Return the figure of the cases at some places; all others lack it."""
+        is_left_out = np.ones(self.change.size, dtype=bool)
+        is_left_out[at] = False
+        columns = (self.before, self.after, self.change)
+        return SharedFigure(*(np.where(is_left_out, np.nan, column) for column in columns))
+
+    @property
+    def means(self) -> tuple[float | None, float | None]:
+        """Return the means of both runs, each over the cases that have it there; None without one."""
+        return mean(_known(self.before)), mean(_known(self.after))
+
+    @property
+    def changes(self) -> Counter[float]:
+        """Return how many cases changed by how much."""
+        return Counter(_known(self.change))
+
+
+def _sides(shared: Sequence[CaseChange]) -> tuple[Sequence[CaseSide | None], ...]:
+    return [change.baseline for change in shared], [change.candidate for change in shared]
+
+
+def _known(column: Columns) -> list[float]:
+    known: list[float] = column[~np.isnan(column)].tolist()
+    return known
+
+
 def significance(
     shared: Sequence[CaseChange], pairs: Sequence[MeasuredPair], *, seed: int
 ) -> Significance:
     """Return the evidence of the shared cases; `pairs` holds their figures in the same order."""
-    shares = [share_change(change) for change in shared]
-    scores = [change.score_change for change in shared]
+    shares, scores = SharedFigure.pass_shares(shared), SharedFigure.mean_scores(shared)
     rate, score, *others = paired_figures(
-        [shares, scores, *(pair.differences for pair in pairs)], seed=seed
+        [shares.change, scores.change, *(pair.differences for pair in pairs)], seed=seed
     )
-    known = [share for share in shares if share is not None]
-    rate = replace(rate, p=evidence(Counter(known), seed=seed).p)
+    rate = replace(rate, p=evidence(shares.changes, seed=seed).p)
     rate, score = correct_by_holm([rate, score])
     return Significance(
         pass_rate=rate,
@@ -406,7 +458,7 @@ def significance(
             pair.change(paired)
             for pair, paired in zip(pairs, _corrected_by_family(pairs, others), strict=True)
         ),
-        is_exact=set(known) <= {-1.0, 0.0, 1.0},
+        is_exact=shares.changes.keys() <= {-1.0, 0.0, 1.0},
         seed=seed,
     )
 
@@ -421,12 +473,3 @@ def _corrected_by_family(
         family = correct_by_holm([figures[place] for place in places])
         corrected |= dict(zip(places, family, strict=True))
     return list(corrected.values())
-
-
-def share_change(change: CaseChange) -> float | None:
-    """Return the change of a case's pass share; None without it on both sides."""
-    before, after = change.baseline, change.candidate
-    if before is None or after is None:
-        return None
-    old, new = before.pass_share, after.pass_share
-    return None if old is None or new is None else new - old

@@ -69,8 +69,9 @@ Execution = tuple[Any, ...]
 
 
 class CaseNames(NamedTuple):
-    """A revision of a case: its key, the hash of its content, and its title."""
+    """A revision of a case: its id, its key, the hash of its content, and its title."""
 
+    pk: int
     key: str
     content_hash: str
     title: str
@@ -191,22 +192,22 @@ class RunRecords:
 def read_records(*runs: Run) -> tuple[RunRecords, ...]:
     """Return the executions of runs; a query each, and one for the cases of all."""
     cases = Case.objects.filter(pk__in=RunCase.objects.filter(run__in=runs).values("case_id"))
-    rows = cases.order_by().values_list("pk", *CaseNames._fields)
-    names = {pk: CaseNames(*row) for pk, *row in rows}
+    rows = cases.order_by().values_list(*CaseNames._fields)
+    names = {known.pk: known for known in map(CaseNames._make, rows)}
     return tuple(_records(run, names) for run in runs)
 
 
 def _records(run: Run, names: Mapping[int, CaseNames]) -> RunRecords:
-    groups: dict[int, list[Execution]] = {}
+    groups: dict[str, list[Execution]] = {}
+    own: dict[str, CaseNames] = {}
     for row in run.results.order_by("position", "repetition", "id").values_list(*COLUMNS):
-        if (group := groups.get(row[0])) is None:
-            groups[row[0]] = [row]
+        known = names[row[0]]
+        key = known.key
+        if key in groups:
+            groups[key].append(row)
         else:
-            group.append(row)
-    return RunRecords(
-        groups={names[case].key: group for case, group in groups.items()},
-        names={names[case].key: names[case] for case in groups},
-    )
+            groups[key], own[key] = [row], known
+    return RunRecords(groups, own)
 
 
 def decide_cases(run: Run, records: RunRecords) -> Mapping[str, CaseSide]:
@@ -244,13 +245,14 @@ def _case(
     known: dict[tuple[Facts, ...], CaseDecided],
 ) -> CaseSide:
     """Return a case over its repetitions; `known` keeps decisions, of which thousands of cases have few."""
-    facts = tuple([row[FACTS] for row in group])
+    # Most cases have one execution; what lists, sums and means of one take would double the time.
+    is_one = len(group) == 1
+    facts = (group[0][FACTS],) if is_one else tuple([row[FACTS] for row in group])
     if (decided := known.get(facts)) is None:
         decided = known[facts] = _decide(facts, policy)
     verdict, mean_score, passed, scored, state, is_flaky, machine, reviewed = decided
     latency_ms: float | None
-    if len(group) == 1:
-        # Most cases; what sums and means of one take would double the time.
+    if is_one:
         marks, latency_ms, run_cost, evaluation_cost = group[0][REST]
         outcomes, outcomes_met = len(marks), marks.count(MET)
     else:
@@ -260,9 +262,22 @@ def _case(
         known_marks = [marks for marks in every_marks if marks]
         outcomes = len(known_marks[0]) if known_marks else 0
         outcomes_met = sum(set(column) == {MET} for column in zip(*known_marks, strict=False))
+    # By position, which takes half the time of names.
     return CaseSide(
-        *(verdict, mean_score, passed, scored, len(group), latency_ms, state),
-        *(run_cost, evaluation_cost, outcomes, outcomes_met, is_flaky, machine, reviewed),
+        verdict,
+        mean_score,
+        passed,
+        scored,
+        len(group),
+        latency_ms,
+        state,
+        run_cost,
+        evaluation_cost,
+        outcomes,
+        outcomes_met,
+        is_flaky,
+        machine,
+        reviewed,
     )
 
 

@@ -404,9 +404,14 @@ class ResultRows(CaseRows):
     @cached_property
     def _rows_by_result(self) -> Mapping[int, int]:
         """Return the row of the case of each result; joined here, in half the time that the database needs for it."""
-        rows = {(run, case): pk for run, case, pk in self.rows.values_list("run", "case", "pk")}
+        rows = self._rows_by_case
         results = Result.objects.filter(self._of("run")).order_by()
         return {pk: rows[run, case] for pk, run, case in results.values_list("pk", "run", "case")}
+
+    @cached_property
+    def _rows_by_case(self) -> Mapping[tuple[int, int], int]:
+        """Return the row of each case by run and case."""
+        return {(run, case): pk for run, case, pk in self.rows.values_list("run", "case", "pk")}
 
     def _means(self, path: str) -> Sequence[tuple[Q, Any]]:
         """Return conditions on the scores of an evaluator with the mean that counts: where it is negated, turned."""
@@ -470,7 +475,7 @@ class ResultRows(CaseRows):
         known = self.values(test.field)
         earlier: dict[int, Any] = {}
         later: list[tuple[int, int]] = []
-        for run, pk, case in self.rows.values_list("run_id", "pk", "case_id"):
+        for (run, case), pk in self._rows_by_case.items():
             if pk not in known:
                 continue
             if run == self.baseline.pk:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,15 +190,17 @@ def metadata_keys(*runs: Run) -> Sequence[str]:
     of_runs = RunCase.objects.filter(run__in=runs).order_by()
     cases = Case.objects.filter(pk__in=of_runs.values("case_id")).order_by()
     lists = cases.values_list("metadata", flat=True)
-    keys = {key for metadata in lists for key in plain_keys(metadata)}
-    return sorted(keys)[:MAX_KEYS]
+    return sorted(plain_keys(lists))[:MAX_KEYS]
 
 
-def plain_keys(metadata: Any) -> Iterator[str]:
-    """Yield the keys of metadata, without those that hold nothing, objects, or lists of such."""
-    for key, value in metadata.items() if isinstance(metadata, dict) else ():
-        if isinstance(value, str) or _is_plain(value):
-            yield key
+def plain_keys(cases: Iterable[Any]) -> set[str]:
+    """Return the keys of cases' metadata, without those that hold nothing, objects, or lists of such everywhere."""
+    found: set[str] = set()
+    for metadata in cases:
+        for key, value in metadata.items() if isinstance(metadata, dict) else ():
+            if key not in found and (isinstance(value, str) or _is_plain(value)):
+                found.add(key)
+    return found
 
 
 def plain_texts(value: Any) -> Sequence[str]:
