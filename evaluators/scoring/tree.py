@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from evaluators.scoring.numbers import quote_names, require_share, require_weight
+from evaluators.scoring.numbers import is_at_least, quote_names, require_share, require_weight
 from evaluators.scoring.types import DomainError, Spec
 
 COMPOSITE = "composite"
@@ -99,7 +99,8 @@ class EvaluatorSpec(Spec):
     The root has the path ""; every other node has the names below the root, joined by "/". The config
     of a composite always has an aggregator, by default a weighted average. `required` fails the whole
     result at score 0, `required_below` at any score below it (SCORING §4.2); `Aggregator.required` is
-    another setting. `negate` turns the score s into 1 − s.
+    another setting. `negate` turns the score s into 1 − s. `pass_mark` says from which score on, after
+    negation, pages show it as good; it changes no score and no verdict.
     """
 
     name: str
@@ -108,6 +109,8 @@ class EvaluatorSpec(Spec):
     required: bool = False
     required_below: float | None = None
     negate: bool = False
+    # Left out where there is none, so that contents without it keep their hash.
+    pass_mark: float | None = Field(None, exclude_if=lambda mark: mark is None)
     config: dict[str, Any] = {}
     children: tuple[EvaluatorSpec, ...] = ()
 
@@ -146,6 +149,12 @@ class EvaluatorSpec(Spec):
         """Return the score that counts, for a stored score of this node."""
         return 1.0 - stored if self.is_stored_before_negation else stored
 
+    def reaches_mark(self, score: float | None) -> bool | None:
+        """Tell whether a score that counts is at or above the pass mark; None without either."""
+        if score is None or self.pass_mark is None:
+            return None
+        return is_at_least(score, self.pass_mark)
+
     @property
     def is_required(self) -> bool:
         """Tell whether the node can force a fail of the whole result."""
@@ -168,6 +177,11 @@ def walk(node: EvaluatorSpec, path: str = ROOT_PATH) -> Iterator[tuple[str, Eval
 def negated_paths(root: EvaluatorSpec) -> frozenset[str]:
     """Return the paths of negated evaluators whose scores are stored before negation."""
     return frozenset(path for path, node in walk(root) if node.is_stored_before_negation)
+
+
+def pass_marks(root: EvaluatorSpec) -> dict[str, float]:
+    """Return the pass marks of the evaluators that have one, by path."""
+    return {path: node.pass_mark for path, node in walk(root) if node.pass_mark is not None}
 
 
 def below(path: str, name: str) -> str:
@@ -212,6 +226,8 @@ def _check_numbers(node: EvaluatorSpec, label: str) -> None:
     require_weight(node.weight, label)
     if node.required_below is not None:
         require_share(node.required_below, f"{label}: required")
+    if node.pass_mark is not None:
+        require_share(node.pass_mark, f"{label}: pass_mark")
 
 
 def _check_children(node: EvaluatorSpec, label: str) -> None:

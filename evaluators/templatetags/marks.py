@@ -13,6 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluators.scoring.decision import CausePart, VerdictCause
+from evaluators.scoring.numbers import is_at_least
 from evaluators.templatetags import figures
 from evaluators.templatetags.figures import AnyNumber
 
@@ -483,6 +484,27 @@ def meter(
         label,
         f"{figures.exact(value):f}",
         figures.score(value) if top == 1 else figures.tenth(value),
+    )
+
+
+def marked_score(value: AnyNumber | None, mark: AnyNumber | None, scale: int) -> SafeString:
+    """Write an evaluator's score, coloured and labelled by its pass mark where it has one."""
+    text = figures.score(value, scale)
+    if value is None or mark is None:
+        return format_html("{}", text)
+    is_reached = is_at_least(float(value), float(mark))
+    return marked_text(text, figures.bound(mark, scale), is_reached=is_reached)
+
+
+def marked_text(text: str, limit: str, *, is_reached: bool) -> SafeString:
+    """Write the text of a score, coloured and labelled by whether it reaches its pass mark."""
+    label = f"at or above the pass mark {limit}" if is_reached else f"below the pass mark {limit}"
+    return format_html(
+        '<span class="tag" data-tone="{}" title="{}">{}<span class="unseen">, {}</span></span>',
+        "good" if is_reached else "warn",
+        label.capitalize(),
+        text,
+        label,
     )
 
 

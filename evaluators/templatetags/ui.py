@@ -55,7 +55,7 @@ for mark in (
     ),
     *(marks.reviewed, marks.dist, marks.tally, marks.bar, marks.gate_row, marks.spark),
     *(marks.meter, marks.metric, marks.drawing, marks.rate_bar, marks.rate_link),
-    marks.cause,
+    *(marks.cause, marks.marked_score, marks.marked_text),
 ):
     register.simple_tag(mark, name=mark.__name__)
 

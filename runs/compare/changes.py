@@ -32,7 +32,7 @@ from runs.models.run_cases import RunCase
 from runs.models.runs import Run
 from runs.requests import PairQuery
 from runs.results.case_rows import COLUMNS as RUN_COLUMNS
-from runs.results.case_rows import Column, find_column, unknown_columns
+from runs.results.case_rows import Column, find_column, unknown_columns, with_marks
 from runs.results.display import DISPLAYED
 from runs.results.result_page import Neighbour, ResultsList
 from runs.results.result_state import Override
@@ -403,11 +403,13 @@ def table_columns(
     if query.sort.name not in (*names, BY_HARM):
         names.insert(names.index(BY_CASE) + 1, query.sort.name)
     labels = {"outcomes": "Met every time"} if comparison.has_repetitions else {}
-    return [
-        _with_head(query, replace(column, label=labels.get(name, column.label)))
+    columns = [
+        replace(column, label=labels.get(name, column.label))
         for name in names
         if (column := find_column(name, COLUMNS))
     ]
+    marked = with_marks(columns, comparison.candidate.run)
+    return [_with_head(query, column) for column in marked]
 
 
 def _with_head(query: ComparisonQuery, column: Column) -> Column:

@@ -374,6 +374,10 @@ class NodeScoreDoc(Document):
     """Whether it scored."""
     score: float | None
     """Its score as it counts, after a negation, 0 to 1; null without one."""
+    pass_mark: float | None
+    """The score from which on its run shows it as good, 0 to 1; null without one."""
+    reaches_mark: bool | None
+    """Whether its score is at or above the pass mark; null without either."""
 
 
 class PartChangeDoc(Document):

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from evaluators.scoring.numbers import is_at_least
+from evaluators.scoring.tree import pass_marks
 from evaluators.templatetags.figures import (
     MISSING,
+    bound,
     counted,
     delta,
     down,
@@ -31,6 +34,7 @@ from runs.compare.evidence import (
 )
 from runs.compare.rules import format_drop_limit, format_growth_limit
 from runs.compare.sides import ComparisonSide
+from runs.engine.plan import read_plan
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
 from runs.suites.differences import FileChange, VersionDifference, compare_specs
@@ -241,7 +245,8 @@ DIGITS = 2
 class MetricRow(IntervalBar):
     """One figure: means of the shared cases, the change with its tone, the interval with its p, and its bar.
 
-    Without a change its bar has no width. `inner` are the evaluators inside a composite, named by their path within it.
+    Without a change its bar has no width. `mark` holds the candidate's mean against its pass mark. `inner` are the
+    evaluators inside a composite, named by their path within it.
     """
 
     name: str
@@ -251,6 +256,8 @@ class MetricRow(IntervalBar):
     tone: str
     interval: str
     note: str
+    mark: str = ""
+    mark_tone: str = ""
     inner: Sequence[MetricRow] = ()
 
 
@@ -270,6 +277,7 @@ def metric_groups(comparison: Comparison) -> Sequence[MetricGroup]:
     Evaluators inside a composite are in its row, or in rows of their own where it has no score.
     """
     groups = []
+    marks = pass_marks(read_plan(comparison.candidate.run.snapshot).root)
     for kind, (title, scale, ends) in GROUPS.items():
         measured = [change for change in comparison.evidence.measured if change.figure.kind == kind]
         if measured:
@@ -284,8 +292,23 @@ def metric_groups(comparison: Comparison) -> Sequence[MetricGroup]:
                 change.figure: _metric_row(comparison, change, axis, names.count(change.name) > 1)
                 for change in measured
             }
+            if kind == EVALUATOR:
+                rows = {
+                    change.figure: _with_mark(rows[change.figure], change, marks)
+                    for change in measured
+                }
             groups.append(MetricGroup(title, scale, f"{axis:g}", _with_inner_rows(rows)))
     return groups
+
+
+def _with_mark(row: MetricRow, change: MeasuredChange, marks: Mapping[str, float]) -> MetricRow:
+    mark = marks.get(change.figure.path)
+    after = change.own[1].mean if change.after is None else change.after
+    if mark is None or after is None:
+        return row
+    is_reached = is_at_least(after, mark)
+    text = f"{'at or above' if is_reached else 'below'} its pass mark {bound(mark)}"
+    return replace(row, mark=text, mark_tone="good" if is_reached else "warn")
 
 
 def _with_inner_rows(rows: Mapping[MeasuredFigure, MetricRow]) -> Sequence[MetricRow]:

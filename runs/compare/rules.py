@@ -107,6 +107,8 @@ def _nodes(root: Mapping[str, Any]) -> dict[str, Any]:
     for path, node in walk(EvaluatorSpec.model_validate(root)):
         stored = node.as_json()
         del stored["children"]
+        # It changes no score and no verdict.
+        stored.pop("pass_mark", None)
         facts[path or "the whole"] = stored if path else stored["config"]
     return facts
 

@@ -115,7 +115,7 @@ class JudgedTree:
             "its files changed": files if is_program else _read_files(node, files),
             "its place changed": path if is_program else "",
             "what it reads changed": [
-                *(child.as_json() for child in node.children),
+                *(_without_marks(child.as_json()) for child in node.children),
                 *(getattr(policy, name) for name in BANDS if node.children),
             ],
         }
@@ -128,6 +128,12 @@ class JudgedTree:
         if agent is None:
             return None
         return agent.kind, agent.config, judge_settings(self.plan.models.get(agent.model))
+
+
+def _without_marks(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored evaluator without pass marks, which no score depends on."""
+    kept = {name: value for name, value in node.items() if name != "pass_mark"}
+    return kept | {"children": [_without_marks(child) for child in node["children"]]}
 
 
 def _read_files(node: EvaluatorSpec, files: Mapping[str, str]) -> dict[str, str]:

@@ -309,13 +309,14 @@ def evaluator_tree(
 
 
 def tree_shape(evaluators: Iterable[EvaluatorLine]) -> tuple[Any, ...]:
-    """Return what makes trees alike: names, types, weights and nesting."""
+    """Return what makes trees alike: names, types, weights, pass marks and nesting."""
     return tuple(
         (
             evaluator.name,
             evaluator.type,
             evaluator.weight,
             evaluator.is_negated,
+            evaluator.pass_mark,
             tree_shape(evaluator.children),
         )
         for evaluator in evaluators
@@ -364,7 +365,17 @@ def _node(
             "kind": COMPOSITE,
             "config": {"aggregator": _rule(evaluator, own if fits else None, path in unruly)},
         }
-    return EvaluatorSpec(name=evaluator.name, weight=evaluator.weight, children=children, **facts)
+    mark = evaluator.pass_mark
+    if mark is None and own is not None:
+        # Files of other tools have no marks; the suite's changes no score.
+        mark = own.pass_mark
+    return EvaluatorSpec(
+        name=evaluator.name,
+        weight=evaluator.weight,
+        pass_mark=mark,
+        children=children,
+        **facts,
+    )
 
 
 def _rule(

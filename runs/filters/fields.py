@@ -38,7 +38,7 @@ from runs.words import words
 MAX_TEXTS = 20
 # A longer name is compared with others character by character for too long.
 MAX_GUESSED_LENGTH = 60
-NOTHING = "none"
+NOTHING, MARK = "none", "mark"
 METADATA = "meta."
 EQUALITY = (Operator.EQUAL, Operator.UNEQUAL)
 
@@ -76,7 +76,8 @@ class Field:
     """Something that a filter can ask about.
 
     `key` is its column, the path of an evaluator, or the key of a metric, a dimension or metadata. A field that
-    `can_change` has a figure, or a verdict, in both of two runs that are compared.
+    `can_change` has a figure, or a verdict, in both of two runs that are compared. `mark` stands for the `pass_mark`
+    of an evaluator that has one.
     """
 
     name: str
@@ -86,6 +87,8 @@ class Field:
     key: str = ""
     choices: tuple[str, ...] = ()
     can_change: bool = False
+    # A field with another mark is the same field.
+    pass_mark: float | None = field(default=None, compare=False)
 
     @property
     def is_number(self) -> bool:
@@ -96,6 +99,8 @@ class Field:
     def values(self) -> str:
         """Return what it can be compared with, in words."""
         written = ", ".join(self.choices) or EXAMPLES[self.kind]
+        if self.pass_mark is not None:
+            written = f"{written}, {MARK} ({self.pass_mark:g})"
         return f"{written}, {NOTHING}" if self.has_none else written
 
     @property
@@ -211,13 +216,15 @@ def _plain(name: str) -> str:
 class Vocabulary:
     """The fields that can be asked about: those of every case, and those of a suite.
 
-    `evaluators` are paths in the tree, without the root. `compares` tells whether there is a second run.
-    `hint` ends the refusal of a name: what can be asked, where that is not everything.
+    `evaluators` are paths in the tree, without the root, and `pass_marks` the marks of those that have one. `compares`
+    tells whether there is a second run. `hint` ends the refusal of a name: what can be asked, where that is not
+    everything.
     """
 
     fields: Sequence[Field] = BUILT_IN
     hint: str = ""
     evaluators: Sequence[str] = ()
+    pass_marks: Mapping[str, float] = field(default_factory=dict)
     metrics: Sequence[str] = ()
     dimensions: Sequence[str] = ()
     external: Sequence[str] = ()
@@ -228,7 +235,10 @@ class Vocabulary:
     def own_fields(self) -> tuple[Field, ...]:
         """Return the fields of the suite; an evaluator is named by its path."""
         return (
-            *(_own(path, Source.EVALUATOR, ValueKind.SHARE) for path in self.evaluators),
+            *(
+                _own(path, Source.EVALUATOR, ValueKind.SHARE, self.pass_marks.get(path))
+                for path in self.evaluators
+            ),
             *(_own(key, Source.METRIC, ValueKind.POINTS) for key in self.metrics),
             *(_own(key, Source.DIMENSION, ValueKind.POINTS) for key in self.dimensions),
             *(_own(name, Source.EXTERNAL, ValueKind.SHARE) for name in self.external),
@@ -295,9 +305,9 @@ def field_filter(source: Source, name: str, operator: Operator, value: float) ->
     return str(FieldComparison(own, operator, (f"{value:.12g}",)))
 
 
-def _own(key: str, source: Source, kind: ValueKind) -> Field:
+def _own(key: str, source: Source, kind: ValueKind, pass_mark: float | None = None) -> Field:
     description = "external score" if source == Source.EXTERNAL else f"score of the {source}"
-    return Field(key, kind, description, source, key, can_change=True)
+    return Field(key, kind, description, source, key, can_change=True, pass_mark=pass_mark)
 
 
 def read_checked(text: str, vocabulary: Vocabulary) -> Checked:
@@ -387,6 +397,10 @@ def _reader(found: Field) -> Callable[[str], Any]:
 
 
 def _number(found: Field, value: str) -> float:
+    if value.lower() == MARK and found.source == Source.EVALUATOR:
+        if found.pass_mark is None:
+            raise ValueError(f"{found.name} has no pass mark here. Write a score, such as 0.5.")
+        return found.pass_mark
     pattern, units = FORMS[found.kind]
     match = pattern.fullmatch(value.lower())
     # Exactly, so that 70% is the same as 0.7.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from django.db.models import QuerySet
 from django.utils.safestring import SafeString, mark_safe
 
-from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, pass_marks, walk
 from runs import lists
 from runs.engine.plan import read_plan
 from runs.filters.fields import OWN_SOURCES, Source, Vocabulary, find_field, read_checked
@@ -378,8 +378,11 @@ def run_vocabulary(*runs: Run, compares: bool = False) -> Vocabulary:
     )
     trees = [read_plan(snapshots[run.pk]).root for run in runs]
     trees += map(EvaluatorSpec.model_validate, own.values_list("evaluators", flat=True))
+    # The suite's mark of the first run that has one: in a comparison that of a candidate.
+    marks = {path: mark for tree in reversed(trees) for path, mark in pass_marks(tree).items()}
     return Vocabulary(
         evaluators=tree_paths(trees),
+        pass_marks=marks,
         metrics=part_keys(runs, Source.METRIC),
         dimensions=part_keys(runs, Source.DIMENSION),
         external=external,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runs.filters.fields import EXAMPLES, NOTHING, SHARES, Field, Vocabulary
+from runs.filters.fields import EXAMPLES, MARK, NOTHING, SHARES, Field, Vocabulary
 from runs.filters.language import Direction, Words, quote
 
 MAX_SUGGESTIONS = 12
@@ -65,6 +65,8 @@ def _values(match: re.Match[str], vocabulary: Vocabulary) -> Offers:
     if field.is_number and not match["typed"]:
         example = EXAMPLES[field.kind]
         yield example.split(" ")[0].rstrip(","), f"such as {example}"
+    if field.pass_mark is not None:
+        yield MARK, f"its pass mark, {field.pass_mark:g}"
     if field.has_none:
         yield NOTHING, "no value"
 

@@ -395,6 +395,7 @@ def _evaluator(
     is_negated = fields.flag("negate")
     is_composite = bool(children) or isinstance(aggregator, dict)
     raw_score, scale = _on_its_scale(fields)
+    pass_mark = fields.number("pass_mark")
     kind, message = _kind(spelling)
     return EvaluatorLine(
         name=name,
@@ -413,6 +414,7 @@ def _evaluator(
         metrics=() if is_composite else read_metrics(fields),
         rounds=() if is_composite else read_rounds(fields),
         spelling="" if is_composite else message,
+        pass_mark=pass_mark if pass_mark is not None and pass_mark <= 1 else None,
     )
 
 

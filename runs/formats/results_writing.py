@@ -91,7 +91,7 @@ class EvaluatorLine:
     justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10; `rounds` holds every
     vote of a deliberation, also of one that came to no score. `spelling` is the type as suite files
     spell it where that says more than the kind: `code_judge` for a script. With `is_kept` the score is that of the
-    run whose outputs were judged again.
+    run whose outputs were judged again. `reaches_mark` compares the score with the pass mark; it is only written.
     """
 
     name: str
@@ -112,6 +112,8 @@ class EvaluatorLine:
     rounds: tuple[Mapping[str, Any], ...] = ()
     spelling: str = ""
     is_kept: bool = False
+    pass_mark: float | None = None
+    reaches_mark: bool | None = None
 
     def found(self, *, passed: bool) -> list[str]:
         """Return its hits, or its misses."""
@@ -128,6 +130,8 @@ class EvaluatorLine:
             "weight": self.weight,
             **({"negate": True} if self.is_negated else {}),
             **({"kept": True} if self.is_kept else {}),
+            **({} if self.pass_mark is None else {"pass_mark": self.pass_mark}),
+            **({} if self.reaches_mark is None else {"reaches_mark": self.reaches_mark}),
             "hits": self.found(passed=True),
             "misses": self.found(passed=False),
             "reasoning": self.reasoning,

@@ -106,7 +106,7 @@ def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: 
 
 # The setting that a script reads as it likes.
 PASSED = "config"
-COMMON = ("name", "type", "weight", "required", "min_score", "negate")
+COMMON = ("name", "type", "weight", "required", "min_score", "negate", "pass_mark")
 # Keys that other tools allow for evaluators and that change no score.
 IGNORED_KEYS = frozenset(
     {"config", "cwd", "description", "id", "max_steps", "metadata", "note", "target", "temperature"}
@@ -411,7 +411,11 @@ class _Item:
             "required": required,
             "required_below": required_below,
             "negate": bool(self.fields.flag("negate")) != is_inverted,
+            "pass_mark": self.fields.number("pass_mark"),
         }
+        if (mark := facts["pass_mark"]) is not None and not 0 <= mark <= 1:
+            message = f"{mark!r} is not a number from 0 to 1"
+            self.fields.refuse("pass_mark", f"evaluator {name}: {message}")
         if facts["weight"] < 0:
             message = f"the weight {weight!r} is below 0; 0 records a score without counting it"
             self.fields.refuse("weight", f"evaluator {name}: {message}")

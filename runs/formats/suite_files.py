@@ -145,6 +145,7 @@ def _evaluator(node: EvaluatorSpec) -> dict[str, Any]:
         "required": True if node.required else None,
         "min_score": node.required_below,
         "negate": True if node.negate else None,
+        "pass_mark": node.pass_mark,
     }
     common = {key: value for key, value in facts.items() if value is not None}
     if not node.is_composite:

@@ -16,7 +16,9 @@ from django.urls import reverse
 from evaluators.scoring.decision import VerdictCause
 from evaluators.scoring.numbers import mean, sum_known
 from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import pass_marks
 from evaluators.scoring.types import Verdict
+from runs.engine.plan import read_plan
 from runs.filters.fields import NOTHING, Field, Source, ValueKind, find_field
 from runs.filters.language import (
     All,
@@ -77,13 +79,17 @@ BY_BANDS = re.compile(r"(so far )?(mean )?[\d.]+ [≥<] [\d.]+")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table; `shape` says how its cells are drawn, `head` is None where it cannot sort."""
+    """A column of the table; `shape` says how its cells are drawn, `head` is None where it cannot sort.
+
+    `pass_mark` is that of an evaluator's column.
+    """
 
     name: str
     label: str
     shape: str
     title: str = ""
     head: HeadCell | None = None
+    pass_mark: float | None = None
 
     @property
     def is_number(self) -> bool:
@@ -378,12 +384,12 @@ class GroupTable:
     left_out: int
 
 
-def group_table(query: ResultsQuery, grouping: Grouping) -> GroupTable:
+def group_table(run: Run, query: ResultsQuery, grouping: Grouping) -> GroupTable:
     """Return the groups as a page shows them."""
+    found = (find_column(name) for name in grouping.columns)
     columns = [
-        replace(column, head=head_cell(query, name, column.label, is_number=True))
-        for name in grouping.columns
-        if (column := find_column(name))
+        replace(column, head=head_cell(query, column.name, column.label, is_number=True))
+        for column in with_marks([column for column in found if column], run)
     ]
     return GroupTable(
         grouping=grouping,
@@ -561,7 +567,7 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         if run.repetitions > 1
         else None,
         hidden=query.hidden("q", "tag"),
-        groups=group_table(query, grouping) if grouping and grouping.groups else None,
+        groups=group_table(run, query, grouping) if grouping and grouping.groups else None,
         conditions=conditions,
         problem=problem,
         unknown=unknown,
@@ -616,7 +622,15 @@ def table_columns(
         after = names.index("score") if "score" in names else names.index("case")
         names.insert(after + 1, query.sort.name)
     found = (find_column(name) for name in names)
-    return tuple(_with_head(run, query, column) for column in found if column)
+    columns = with_marks([column for column in found if column], run)
+    return tuple(_with_head(run, query, column) for column in columns)
+
+
+def with_marks(columns: Sequence[Column], run: Run) -> Sequence[Column]:
+    """Return the columns, those of evaluators with their pass marks in a run."""
+    marks = pass_marks(read_plan(run.snapshot).root)
+    by_name = {f"{Source.EVALUATOR}.{path}": mark for path, mark in marks.items()}
+    return [replace(column, pass_mark=by_name.get(column.name)) for column in columns]
 
 
 def usual_columns(run: Run) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from evaluators.kinds import shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import combined_cost, rounded
-from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, pass_marks, walk
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from evaluators.templatetags.figures import pct
 from runs.costs import CostPair, booked_usd, read_result_costs
@@ -281,6 +281,8 @@ def _evaluator(node: EvaluatorSpec, rows: Mapping[str, Row], path: str) -> Evalu
         else (),
         spelling=_spelling(node),
         is_kept=path in rows and bool(row.is_kept),
+        pass_mark=node.pass_mark,
+        reaches_mark=node.reaches_mark(score) if row.state == ScoreState.SCORED else None,
     )
 
 
@@ -367,7 +369,7 @@ COLUMNS = (
 TEXT_COLUMNS = ("input", "output")
 # A row names its case by key and title.
 OF_CASE = {"case": ("case", "title"), "tag": ("tags",)}
-SCORE, METRIC, DIMENSION = "score", "metric", "dimension"
+SCORE, REACHES_MARK, METRIC, DIMENSION = "score", "reaches_mark", "metric", "dimension"
 # A column of an evaluator: what it holds, the path, and the key of a metric or dimension.
 Part = tuple[str, str, str]
 
@@ -381,9 +383,9 @@ def results_csv(
 
     Scores are 0 to 1, `raw_score` is on the suite's `scale`, those of evaluators are after negation;
     metrics are 0 to 5, dimensions 0 to 10, costs US dollars, latencies milliseconds. `score:` columns
-    are named by evaluators' paths, `metric:` and `dimension:` ones by the path and the key, `external:` ones by
-    the source and the name, 0 to 1 or a label. Raises
-    UnreadableSnapshotError for a run of another version.
+    are named by evaluators' paths, and so are `reaches_mark:` ones, yes or no, of those with a pass mark; `metric:`
+    and `dimension:` ones by the path and the key, `external:` ones by the source and the name, 0 to 1 or a label.
+    Raises UnreadableSnapshotError for a run of another version.
     """
     found = _results_with_lines(run, read_plan(run.snapshot), ids, texts=texts)
     parts = [*_scores(run), *_judged(run)]
@@ -402,13 +404,18 @@ def results_csv(
 
 
 def _scores(run: Run) -> Iterator[Part]:
-    """Yield every evaluator with a score in this run, those of the suite first, then those of cases."""
+    """Yield every evaluator with a score in this run, those of the suite first, each with whether it reaches its mark."""
     stored = (
         EvaluatorScore.objects.filter(result__run=run).order_by().values_list("path", flat=True)
     )
     scored = {*stored.distinct()} - {ROOT_PATH, OUTCOMES_PATH}
-    in_order = [path for path, _ in walk(read_plan(run.snapshot).root) if path in scored]
-    yield from ((SCORE, path, "") for path in dict.fromkeys((*in_order, *sorted(scored))))
+    root = read_plan(run.snapshot).root
+    in_order = [path for path, _ in walk(root) if path in scored]
+    marked = {*pass_marks(root)}.union(*(pass_marks(tree) for _, _, tree in run.own_trees(root)))
+    for path in dict.fromkeys((*in_order, *sorted(scored))):
+        yield SCORE, path, ""
+        if path in marked:
+            yield REACHES_MARK, path, ""
 
 
 def _judged(run: Run) -> Sequence[Part]:
@@ -444,6 +451,8 @@ def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
     scores: dict[Part, Any] = {}
     for path, evaluator in walk_line(line.evaluators):
         scores[SCORE, path, ""] = evaluator.score
+        if evaluator.reaches_mark is not None:
+            scores[REACHES_MARK, path, ""] = "yes" if evaluator.reaches_mark else "no"
         for metric in evaluator.metrics:
             scores[METRIC, path, str(metric["key"])] = metric.get("score")
         dimensions = (evaluator.final_evaluation or {}).get("final_dimensions", {})

@@ -164,6 +164,10 @@ class NodeDoc(Document):
     """Its weight among its siblings."""
     is_negated: bool
     """Whether its score counts as 1 minus the score."""
+    pass_mark: float | None
+    """The score from which on it is shown as good, 0 to 1; null without one."""
+    reaches_mark: bool | None
+    """Whether its score is at or above the pass mark; null without either."""
     state: EvaluatorState
     """Whether it scored."""
     score: float | None
@@ -191,6 +195,8 @@ class NodeDoc(Document):
             label=node.label,
             weight=node.weight,
             is_negated=node.is_negated,
+            pass_mark=node.pass_mark,
+            reaches_mark=node.reaches_mark,
             state=node.state,
             score=None if node.score is None else rounded(node.score),
             verdict=node.verdict,

@@ -32,7 +32,7 @@ DEFAULT_TEMPLATE = "kinds/_default.html"
 class TreeNode:
     """One evaluator with its result; `row` is its stored score, None when nothing was recorded.
 
-    `state` is scored, unscored, skipped or open. `is_decisive` marks the path to the evaluator that decided.
+    `state` is scored, unscored, skipped or open. `reaches_mark` is None without a score or a pass mark. `is_decisive` marks the path to the evaluator that decided.
     """
 
     name: str
@@ -43,6 +43,8 @@ class TreeNode:
     weight: float
     is_root: bool
     is_negated: bool
+    pass_mark: float | None
+    reaches_mark: bool | None
     marks: tuple[str, ...]
     state: str
     score: float | None
@@ -159,6 +161,8 @@ def _node(
         weight=decided.weight if decided else node.weight,
         is_root=not path,
         is_negated=node.negate,
+        pass_mark=node.pass_mark,
+        reaches_mark=node.reaches_mark(score),
         marks=_marks(node, policy.scale),
         state=state,
         score=score,
@@ -215,6 +219,8 @@ def _marks(node: EvaluatorSpec, scale: int) -> tuple[str, ...]:
         marks.append("required")
     if node.negate:
         marks.append("inverted")
+    if node.pass_mark is not None:
+        marks.append(f"pass mark {figures.bound(node.pass_mark, scale)}")
     return tuple(marks)
 
 

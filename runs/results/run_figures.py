@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any
@@ -13,7 +13,8 @@ from django.db.models import Avg, Count, Min, Q, Sum
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import rank_index
-from evaluators.scoring.tree import EvaluatorSpec, negated_paths, walk
+from evaluators.scoring.tree import EvaluatorSpec, negated_paths, pass_marks, walk
+from evaluators.scoring.types import SCORE_DIGITS
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.filters.fields import Source, field_filter
 from runs.filters.language import Operator
@@ -110,6 +111,8 @@ def _judged_dimensions(
     return JudgedDimensions(path, judged, run.execution_count, dimensions)
 
 
+# Id, key and tree of each case with evaluators of its own.
+OwnTrees = Sequence[tuple[int, str, EvaluatorSpec]]
 # Above this many scores the means are read after the page.
 MAX_SCORES_AT_ONCE = 20_000
 
@@ -119,7 +122,8 @@ class EvaluatorRow:
     """One evaluator of the tree over the run: the mean of the results it scored, 0 to 1.
 
     `name` is its path where another evaluator has its name; `below` is the filter of the cases that it
-    scored below the threshold of a pass.
+    scored below `threshold`, its pass mark or otherwise the threshold of a pass. Of its scores `marked` have a
+    pass mark, and `reached` are at or above it; cases with evaluators of their own may have another mark or none.
     """
 
     path: str
@@ -129,6 +133,15 @@ class EvaluatorRow:
     scored: int
     unscored: int
     skipped: int
+    threshold: float
+    pass_mark: float | None
+    marked: int
+    reached: int
+
+    @property
+    def share(self) -> float | None:
+        """Return the share of the marked scores that reach the pass mark, 0 to 1; None without any."""
+        return self.reached / self.marked if self.marked else None
 
 
 def evaluator_rows(run: Run) -> tuple[EvaluatorRow, ...]:
@@ -137,22 +150,34 @@ def evaluator_rows(run: Run) -> tuple[EvaluatorRow, ...]:
     The mean of a negated evaluator is that of the scores that count, also where only some cases have it.
     """
     root = read_plan(run.snapshot).root
-    negated, by_cases = negated_paths(root), _means_by_cases(run, root)
+    own = run.own_trees(root)
+    negated, by_cases = negated_paths(root), _means_by_cases(run, root, own)
+    marks, has_mark, reaches = pass_marks(root), *_mark_conditions(root, own)
+    is_scored = Q(state=ScoreState.SCORED)
     rows = EvaluatorScore.objects.filter(result__run=run).exclude(path__in=("", OUTCOMES_PATH))
     by_path = (
         rows.order_by()
         .values("path")
         .annotate(
             place=Min("position"),
-            mean=Avg("score", filter=Q(state=ScoreState.SCORED)),
-            scored=Count("id", filter=Q(state=ScoreState.SCORED)),
+            mean=Avg("score", filter=is_scored),
+            scored=Count("id", filter=is_scored),
             unscored=Count("id", filter=Q(state=ScoreState.UNSCORED)),
             skipped=Count("id", filter=Q(state=ScoreState.SKIPPED)),
+            marked=Count("id", filter=is_scored & has_mark),
+            reached=Count("id", filter=is_scored & reaches),
         )
     )
     names = Counter(row["path"].rpartition("/")[2] for row in by_path)
     figures = [
-        _row(row, by_cases, names, run.policy.pass_threshold, is_negated=row["path"] in negated)
+        _row(
+            row,
+            by_cases,
+            names,
+            run.policy.pass_threshold,
+            pass_mark=marks.get(row["path"]),
+            is_negated=row["path"] in negated,
+        )
         for row in sorted(by_path, key=lambda row: (row["place"], row["path"]))
     ]
     return tuple(sorted(figures, key=lambda row: math.inf if row.mean is None else row.mean))
@@ -164,10 +189,33 @@ def reads_evaluators_at_once(run: Run) -> bool:
     return run.execution_count * nodes <= MAX_SCORES_AT_ONCE
 
 
-def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
+# Scores count to 9 decimals, so one that is nearer to its mark than this is at it.
+AT_MARK = 0.5 * 10**-SCORE_DIGITS
+
+
+def _mark_conditions(root: EvaluatorSpec, own: OwnTrees) -> tuple[Q, Q]:
+    """Return the conditions on scores that their evaluator has a pass mark in their case, and that they reach it."""
+    of_suite = ~Q(result__case__in=[case for case, _, _ in own])
+    # The root has no mark, so nothing is at its path.
+    has_mark = reaches = Q(path="")
+    cases: dict[tuple[str, float, bool], list[int]] = {}
+    for case, tree in [(0, root), *((case, tree) for case, _, tree in own)]:
+        for path, node in walk(tree):
+            if node.pass_mark is not None:
+                key = (path, node.pass_mark, node.is_stored_before_negation)
+                cases.setdefault(key, []).append(case)
+    for (path, mark, is_negated), ids in cases.items():
+        here = Q(result__case__in=ids)
+        marked = Q(path=path) & (here | of_suite if 0 in ids else here)
+        limit = {"score__lte": 1 - mark + AT_MARK} if is_negated else {"score__gte": mark - AT_MARK}
+        has_mark, reaches = has_mark | marked, reaches | (marked & Q(**limit))
+    return has_mark, reaches
+
+
+def _means_by_cases(run: Run, root: EvaluatorSpec, own: OwnTrees) -> Mapping[str, float]:
     """Return the means of the evaluators whose negation differs between cases and suite."""
     negated = negated_paths(root)
-    of_cases = {key: negated_paths(tree) for _, key, tree in run.own_trees(root)}
+    of_cases = {key: negated_paths(tree) for _, key, tree in own}
     paths = {path for own in of_cases.values() for path in own ^ negated}
     if not paths:
         return {}
@@ -189,8 +237,11 @@ def _row(
     names: Mapping[str, int],
     threshold: float,
     *,
+    pass_mark: float | None,
     is_negated: bool,
 ) -> EvaluatorRow:
+    if pass_mark is not None:
+        threshold = pass_mark
     path, mean = row["path"], row["mean"]
     last = path.rpartition("/")[2]
     name = last if names[last] == 1 else path
@@ -203,6 +254,10 @@ def _row(
         scored=row["scored"],
         unscored=row["unscored"],
         skipped=row["skipped"],
+        threshold=threshold,
+        pass_mark=pass_mark,
+        marked=row["marked"],
+        reached=row["reached"],
     )
 
 

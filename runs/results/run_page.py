@@ -348,6 +348,8 @@ def _outline(node: Mapping[str, Any], depth: int = 0, *, asks_agents: bool) -> l
         facts.append(f"required {node['required_below']:g}")
     elif node.get("required"):
         facts.append("required")
+    if node.get("pass_mark") is not None:
+        facts.append(f"pass mark {node['pass_mark']:g}")
     aggregator = node.get("config", {}).get("aggregator") or {}
     kind = str(aggregator.get("type") or node["kind"]).replace("_", " ")
     registered = all_kinds().get(node["kind"]) if asks_agents else None

@@ -368,7 +368,7 @@ class Margin:
 
 @dataclass(frozen=True, slots=True)
 class JudgePanel:
-    """The verdict of the machine with its causes; `lowest` is the name and the score, 0 to 1, of a leaf."""
+    """The verdict of the machine with its causes; `lowest` is a leaf: its name, score and pass mark, 0 to 1."""
 
     state: str
     score: float | None
@@ -378,7 +378,7 @@ class JudgePanel:
     says: str
     margin: Margin | None
     outcomes: str
-    lowest: tuple[str, float] | None
+    lowest: tuple[str, float, float | None] | None
     repetitions: tuple[RepetitionMark, ...]
     error: str
 
@@ -393,7 +393,8 @@ def judge_panel(
     outcomes = output.outcomes or ()
     leaves = _leaves(result, plan, rows)
     lowest = min(leaves, key=lambda leaf: leaf[1], default=None)
-    spoken = sorted((leaf for leaf in leaves if leaf[0].reasoning), key=lambda leaf: leaf[1])
+    reasons = [(score, row.reasoning) for row, score, _ in leaves if row.reasoning]
+    spoken = min(reasons, key=lambda reason: reason[0], default=None)
     met = sum(bool(outcome["passed"]) for outcome in outcomes)
     return JudgePanel(
         state=result_mark(result),
@@ -401,10 +402,10 @@ def judge_panel(
         scale=plan.policy.scale,
         decided_by=result.decided_by,
         cause=result_cause(result, (output.decision or {}).get("cause")),
-        says=spoken[0][0].reasoning if spoken else "",
+        says=spoken[1] if spoken else "",
         margin=_margin(result, plan.policy),
         outcomes=f"{met} of {len(outcomes)}" if outcomes else "",
-        lowest=(lowest[0].path.rpartition("/")[2], lowest[1]) if lowest else None,
+        lowest=(lowest[0].path.rpartition("/")[2], *lowest[1:]) if lowest else None,
         repetitions=_others(result, plan.policy),
         error=result.error,
     )
@@ -412,13 +413,15 @@ def judge_panel(
 
 def _leaves(
     result: Result, plan: Plan, rows: Sequence[EvaluatorScore]
-) -> list[tuple[EvaluatorScore, float]]:
-    """Return the leaves that scored, each with its score of 0 to 1 after negation."""
+) -> list[tuple[EvaluatorScore, float, float | None]]:
+    """Return the leaves that scored, each with its score of 0 to 1 after negation, and its pass mark."""
     case = result.case
     tree = case_tree(plan.root, case.evaluators, append=case.evaluators_append)
     nodes = dict(walk(tree))
     return [
-        (row, nodes[row.path].counted_score(row.score) if row.path in nodes else row.score)
+        (row, node.counted_score(row.score), node.pass_mark)
+        if (node := nodes.get(row.path))
+        else (row, row.score, None)
         for row in rows
         if row.kind != COMPOSITE and row.state == ScoreState.SCORED and row.score is not None
     ]

@@ -262,6 +262,8 @@ class MeasuredRowDoc(BarDoc):
     tone: FigureText
     interval: FigureText
     note: FigureText
+    mark: FigureText = ""
+    mark_tone: FigureText = ""
 
 
 class InnerRowDoc(MeasuredRowDoc):
@@ -391,6 +393,8 @@ class SharedEvaluatorDoc(Document):
     weight: FigureText
     state: FigureText
     score: FigureText
+    pass_mark: FigureText = ""
+    reaches_mark: Annotated[bool | None, FIGURES] = None
     verdict: FigureText
     is_decisive: YesNo
     note: Remark

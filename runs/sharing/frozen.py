@@ -9,6 +9,7 @@ from itertools import count, islice
 from typing import Any
 
 from evaluators.templatetags.figures import (
+    bound,
     counted,
     delta,
     duration,
@@ -475,6 +476,8 @@ def _evaluator(depth: int, node: TreeNode, scale: int, budget: TextBudget) -> di
         "weight": "" if node.is_root else plain(node.weight),
         "state": node.state,
         "score": score(node.score, scale),
+        "pass_mark": "" if node.pass_mark is None else bound(node.pass_mark, scale),
+        "reaches_mark": node.reaches_mark,
         "verdict": node.verdict,
         "is_decisive": node.is_decisive,
         "note": budget.brief(node.note),

@@ -56,6 +56,8 @@ def _facts(node: EvaluatorSpec, above: EvaluatorSpec | None) -> dict[str, Any]:
     below_which = node.required_below
     facts["required"] = node.required if below_which is None else below_which
     facts["negate"] = node.negate
+    if node.pass_mark is not None:
+        facts["pass_mark"] = node.pass_mark
     stored = node.as_json()["config"]
     options = stored.pop("aggregator", None) or {}
     facts |= {f"{CONFIG}{name}": value for name, value in stored.items()}
@@ -577,6 +579,9 @@ def _take_evaluator(content: dict[str, Any], path: str, tree: EvaluatorSpec) -> 
         rule = {n: v for n, v in config["aggregator"].items() if n not in OF_CHILDREN}
         config = {**config, "aggregator": rule | ties}
     node |= {name: other[name] for name in ("required", "required_below", "negate")}
+    node.pop("pass_mark", None)
+    if "pass_mark" in other:
+        node["pass_mark"] = other["pass_mark"]
     node["config"] = config
     if path != ROOT_PATH:
         parent, facts = nodes[path.rpartition("/")[0]], evaluator_facts(tree)[path]

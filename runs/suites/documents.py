@@ -114,7 +114,8 @@ class SuiteDetailDoc(SuiteDoc):
     policy: PolicyDoc
     """The policy of its next run."""
     evaluators: dict[str, Any]
-    """The evaluators as a tree: name, kind, weight, required, required_below, negate, config, children."""
+    """The evaluators as a tree: name, kind, weight, required, required_below, negate, pass_mark (where
+    set), config, children."""
     files: list[str]
     """The paths of the files it refers to."""
 

@@ -735,6 +735,26 @@ class Negate:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPassMark:
+    """Set the score, 0 to 1, from which on an evaluator's score is shown as good; None for no mark."""
+
+    node: str
+    mark: float | None
+
+    def apply(self, editing: Editing) -> None:
+        """Set it; raises ScoreOutOfRangeError outside 0 to 1."""
+        place = editing.place(self.node)
+        place.node.pop("pass_mark", None)
+        if self.mark is None:
+            return
+        if not is_number(self.mark):
+            raise ScoreOutOfRangeError(
+                f"{place.name}: pass_mark {self.mark!r} is not a number from 0 to 1"
+            )
+        place.node["pass_mark"] = require_share(float(self.mark), f"{place.name}: pass_mark")
+
+
+@dataclass(frozen=True, slots=True)
 class Combine:
     """Choose how a composite combines its children, and the options of that rule.
 

@@ -28,6 +28,7 @@ from runs.suites.edits import (
     Operation,
     Rename,
     Require,
+    SetPassMark,
     SetWeight,
     free_name,
     name_for,
@@ -218,15 +219,24 @@ class MarksForm(forms.Form):
     negate = forms.BooleanField(
         required=False, label="Invert score", help_text="1 becomes 0, and 0 becomes 1."
     )
+    pass_mark = forms.CharField(
+        required=False,
+        label="Pass mark",
+        widget=forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}),
+    )
 
     def __init__(self, scale: int, *args: Any, **options: Any) -> None:
-        """Explain the minimum on the suite's scale."""
+        """Explain minimum and pass mark on the suite's scale."""
         super().__init__(*args, **options)
         self.scale = scale
         self.fields[
             "below"
         ].help_text = (
             f"If it is required, the score it must reach, 0 to {scale}. Empty means above 0."
+        )
+        self.fields["pass_mark"].help_text = (
+            f"Pages show its score as good from this score on, 0 to {scale}. "
+            "It changes no score and no verdict. Empty for none."
         )
 
     def clean_name(self) -> str:
@@ -245,7 +255,14 @@ class MarksForm(forms.Form):
 
     def clean_below(self) -> float | None:
         """Return the minimum as a share of 0 to 1, None without one."""
-        text = self.cleaned_data["below"]
+        return self._share("below")
+
+    def clean_pass_mark(self) -> float | None:
+        """Return the pass mark as a share of 0 to 1, None without one."""
+        return self._share("pass_mark")
+
+    def _share(self, name: str) -> float | None:
+        text = self.cleaned_data[name]
         try:
             return read_share(text, self.scale) if text else None
         except WrongNumberError as refusal:
@@ -257,7 +274,12 @@ class MarksForm(forms.Form):
         below = values["below"]
         required = values["required"] if below is None or not values["required"] else below
         weigh = [SetWeight(node, values["weight"])] if "weight" in self.fields else []
-        return [*weigh, Require(node, required), Negate(node, values["negate"])]
+        return [
+            *weigh,
+            Require(node, required),
+            Negate(node, values["negate"]),
+            SetPassMark(node, values["pass_mark"]),
+        ]
 
 
 class _SettingsForms:
@@ -362,7 +384,7 @@ class EvaluatorForm(_SettingsForms):
         super().__init__(draft, data)
         self.node, self.parent = node, parent
         scale = int(draft.content["policy"]["scale"])
-        below = node["required_below"]
+        below, mark = node["required_below"], node.get("pass_mark")
         initial = {
             "stamp": draft.stamp,
             "name": node["name"],
@@ -370,10 +392,11 @@ class EvaluatorForm(_SettingsForms):
             "required": node["required"] or below is not None,
             "below": "" if below is None else share_text(below, scale),
             "negate": node["negate"],
+            "pass_mark": "" if mark is None else share_text(mark, scale),
         }
         self.marks = MarksForm(scale, data, initial=initial)
         if parent is None:
-            for name in ("weight", "required", "below", "negate"):
+            for name in ("weight", "required", "below", "negate", "pass_mark"):
                 del self.marks.fields[name]
         self.settings = _settings_form(draft, node, kind, data)
 

@@ -203,7 +203,7 @@ class Branch:
     """One evaluator of the tree as the suite's page shows it.
 
     `share` is the part of the final score it decides, 0 to 1; None when a rule decides, which `note`
-    names. `marks` are conditions it must meet regardless of the total.
+    names. `marks` are conditions it must meet regardless of the total; `pass_mark` is on the suite's scale, "" for none.
     """
 
     name: str
@@ -212,6 +212,7 @@ class Branch:
     label: str
     combines: str
     marks: tuple[str, ...]
+    pass_mark: str
     weight: float | None
     share: float | None
     note: str
@@ -243,6 +244,7 @@ def _branch(
         label=kind.label if kind else f"{node.kind}, unknown here",
         combines=COMBINES[node.aggregator.type] if node.aggregator else "",
         marks=_marks(node, above, scale),
+        pass_mark="" if node.pass_mark is None else figures.bound(node.pass_mark, scale),
         weight=weight,
         share=share,
         note=_note(node, above),

@@ -76,6 +76,7 @@ NAMES: Mapping[str, str] = {
     "weight": "Weight",
     "required": "Required",
     "negate": "Inverted score",
+    "pass_mark": "Pass mark",
     "gate": "Gate of the composite",
     "kind": "Kind",
     f"{AGGREGATOR}type": "Combines by",
@@ -85,6 +86,7 @@ NAMES: Mapping[str, str] = {
     f"{AGGREGATOR}share": "Share that must pass",
 }
 BANDS = {
+    "pass_mark",
     *("pass_threshold", "borderline_threshold", "fallback_threshold"),
     *(f"{AGGREGATOR}gate_threshold", f"{AGGREGATOR}threshold", "review_distance"),
 }

@@ -32,6 +32,7 @@ from tests.support.factories import (
 )
 from tests.support.members import make_client, make_member
 from tests.support.scored_runs import finished_run
+from tests.support.trees import JUDGED, tree
 from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db
@@ -201,9 +202,15 @@ def test_a_change_is_coloured_by_its_corrected_p_and_not_by_its_interval(p, tone
     own = OwnMean(0.9, 12), OwnMean(0.7, 12)
     figure = MeasuredFigure(EVALUATOR, "tone")
     changed = MeasuredChange(figure, "tone", 0.9, 0.7, paired, own)
-    comparison = SimpleNamespace(evidence=SimpleNamespace(measured=[changed]))
+    tone_judge = {**JUDGED, "name": "tone", "pass_mark": 0.75}
+    run = make_run()
+    run.snapshot["evaluators"] = tree(tone_judge)
+    comparison = SimpleNamespace(
+        evidence=SimpleNamespace(measured=[changed]), candidate=SimpleNamespace(run=run)
+    )
     (group,) = metric_groups(comparison)
     assert (group.rows[0].tone, group.rows[0].bar_tone) == (tone, tone or "same")
+    assert (group.rows[0].mark, group.rows[0].mark_tone) == ("below its pass mark 0.75", "warn")
 
 
 def test_few_cases_are_said_to_be_too_few(client, runs):

@@ -89,3 +89,12 @@ def test_an_agent_that_judges_is_the_same_whoever_else_judges() -> None:
     moved = {"reader": replace(agents["reader"], config={"url": "http://elsewhere/"})}
     kept = keep(first, replace(first, plan=replace(first.plan, agents=moved)))
     assert kept.reasons == {"reader": "another judge"}
+
+
+def test_a_pass_mark_makes_no_score_stale_not_even_that_of_a_judge_over_the_evaluator() -> None:
+    whole = {"type": "llm_judge", "prompt": "Is it good?"}
+    before = judged_tree(JUDGED, tree(CHECK), aggregator=whole)
+    inner = tree({**CHECK, "pass_mark": 0.5})
+    kept = keep(before, judged_tree({**JUDGED, "pass_mark": 0.9}, inner, aggregator=whole))
+    assert not kept.reasons
+    assert "" in kept.origins

@@ -11,6 +11,7 @@ from runs.filters.suggestions import suggest
 
 SUITE = Vocabulary(
     evaluators=("style/tone", "safety/tone", "safety/no_card_numbers"),
+    pass_marks={"style/tone": 0.9},
     metrics=("grounding fidelity",),
     suggested={"tag": ("billing", "two words"), "tool": ("find_order",)},
 )
@@ -27,6 +28,8 @@ SUITE = Vocabulary(
         ("card", ["no_card_numbers"]),
         ("score < 0.5 and ta", ["tag", "target_cost"]),
         ("verdict ", ["=", "!="]),
+        ("style/tone < ", ["0.5", "mark", "none"]),
+        ("safety/tone < ", ["0.5", "none"]),
         ("score ", ["=", "!=", "<", "<=", ">", ">="]),
         ("score <", ["0.5", "none"]),
         ("verdict = ", ["pass", "borderline", "fail"]),

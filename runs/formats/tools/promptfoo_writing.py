@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from evaluators.scoring.tree import EvaluatorSpec
+from evaluators.scoring.tree import EvaluatorSpec, pass_marks
 from runs.formats.suite_files import case_values
 from runs.specs.problems import Problem
 from runs.specs.suites import CaseSpec, SuiteWithCases
@@ -139,10 +139,13 @@ def _assertions(
     config: PromptfooConfig, nodes: Sequence[EvaluatorSpec], case: CaseSpec | None
 ) -> Iterator[dict[str, Any]]:
     for node in nodes:
+        key = case.key if case else ""
+        for path in pass_marks(node):
+            name = f"{node.name}/{path}" if path else node.name
+            _note(config, f"{name}: its pass mark was left out; a threshold there decides", key)
         try:
             yield _assertion(node, case)
         except NoCounterpartError as error:
-            key = case.key if case else ""
             _note(config, f"the evaluator {node.name} ({node.kind}) was left out: {error}", key)
 
 

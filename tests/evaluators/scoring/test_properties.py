@@ -145,6 +145,21 @@ def test_averages_of_averages_are_one_average_with_proportional_weights(
 
 
 @SAME_EACH_TIME
+@given(cases(unscored=True), st.sampled_from(["error", "exclude", "zero"]), st.data())
+def test_a_pass_mark_changes_nothing_of_a_decision(
+    case: tuple[EvaluatorSpec, dict[str, Outcome]], on_unscored: str, marks: st.DataObject
+) -> None:
+    tree, outcomes = case
+
+    def marked(node: EvaluatorSpec) -> EvaluatorSpec:
+        mark = marks.draw(st.one_of(st.none(), score_values))
+        return node.replace(pass_mark=mark, children=tuple(map(marked, node.children)))
+
+    policy = PolicySpec(on_unscored=on_unscored)
+    assert decide(marked(tree), outcomes, policy) == decide(tree, outcomes, policy)
+
+
+@SAME_EACH_TIME
 @given(cases(), st.data())
 def test_a_higher_score_never_makes_the_verdict_worse(
     case: tuple[EvaluatorSpec, dict[str, Outcome]], data: st.DataObject

@@ -158,3 +158,28 @@ def test_a_name_is_found_twice_among_very_many() -> None:
 
     with pytest.raises(TreeError, match="more than one evaluator named .*check 7"):
         validate(root(*leaves, leaf("check 7")))
+
+
+@pytest.mark.parametrize(
+    ("mark", "score", "is_reached"),
+    [
+        (None, 0.9, None),
+        (0.7, None, None),
+        (0.7, 0.7, True),
+        (0.7, 0.7 - 1e-12, True),
+        (0.7, 0.69, False),
+        (0.0, 0.0, True),
+        (1.0, 0.999, False),
+    ],
+)
+def test_a_pass_mark_labels_a_score_and_is_left_out_where_there_is_none(
+    mark: float | None, score: float | None, is_reached: bool | None
+) -> None:
+    node = leaf("a", pass_mark=mark)
+    assert node.reaches_mark(score) is is_reached
+    assert ("pass_mark" in node.as_json()) == (mark is not None)
+    assert EvaluatorSpec.model_validate(node.as_json()) == node
+    validate(root(node, composite("b", leaf("c"))))
+    for wrong in (-0.1, 1.1, math.nan):
+        with pytest.raises(ScoreOutOfRangeError, match="“a”: pass_mark"):
+            validate(root(leaf("a", pass_mark=wrong)))
