@@ -164,6 +164,7 @@ urlpatterns = [
     path("suites/<slug:slug>/agreement/bands/", reviews.agreement_bands, name="agreement-bands"),
     path("suites/<slug:slug>/charts/", charts.suite_charts, name="suite-charts"),
     path("suites/<slug:slug>/charts/panels/", charts.chart_panels, name="chart-panels"),
+    path("suites/<slug:slug>/charts/breakdown/", charts.suite_breakdown, name="suite-breakdown"),
     path(
         "suites/<slug:slug>/charts/score-cost.csv", charts.score_cost_file, name="score-cost-file"
     ),
@@ -207,6 +208,7 @@ urlpatterns = [
     path(f"{RUN}comments/", comments.run_comments, name="run-comments"),
     path(f"{RUN}table.csv", results.run_displayed_table, name="run-displayed-table"),
     path(f"{RUN}display/", results.run_display, name="run-display"),
+    path(f"{RUN}breakdown/", results.run_breakdown, name="run-breakdown"),
     path(f"{RUN}heat-map/", charts.run_heat_map, name="run-heat-map"),
     path(f"{RUN}heat-map.csv", charts.run_heat_map_file, name="run-heat-map-file"),
     path(f"{RUN}pictures/<slug:name>/", charts.run_picture, name="run-picture"),

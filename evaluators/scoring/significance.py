@@ -1,4 +1,8 @@
-"""Test whether two sides of the same cases differ by more than chance: McNemar, sign flips, Holm (SCORING §9)."""
+"""Test whether shares differ by more than chance (SCORING §9).
+
+Two sides of the same cases: McNemar's test, sign flips. A group and the other cases: Fisher's test, permutations.
+Several tests: Holm's method.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +58,48 @@ def evidence(differences: Mapping[float, int], *, seed: int) -> Evidence:
     if set(counts) <= {-1.0, 0.0, 1.0}:
         return Evidence(shared, mcnemar(counts.get(1.0, 0), counts.get(-1.0, 0)))
     return Evidence(shared, _sign_flip(counts, seed))
+
+
+def evidence_apart(
+    group: Mapping[float, int], others: Mapping[float, int], *, seed: int
+) -> Evidence:
+    """Test whether a group of cases has other shares than all other cases of the same run.
+
+    Both map each share, such as that of the repetitions that passed, to its number of cases. With one repetition the
+    test is Fisher's exact test; with several it is a permutation test with 2,000 resamples seeded by `seed`. `shared`
+    of the evidence is the number of cases on the smaller side.
+    """
+    size, total = sum(group.values()), sum(group.values()) + sum(others.values())
+    smaller = min(size, total - size)
+    if smaller < MIN_CASES:
+        return Evidence(smaller, None)
+    shares = sorted({*group, *others})
+    if set(shares) <= {0.0, 1.0}:
+        passed = group.get(1.0, 0)
+        return Evidence(smaller, fisher(passed, size, passed + others.get(1.0, 0), total))
+    counts = [group.get(share, 0) + others.get(share, 0) for share in shares]
+    generator = np.random.default_rng(seed)
+    drawn = generator.multivariate_hypergeometric(counts, size, RESAMPLES, method="marginals")
+    usual = size * np.dot(counts, shares) / total
+    observed = abs(sum(share * count for share, count in group.items()) - usual)
+    as_far = int((np.abs(drawn @ np.array(shares) - usual) >= observed - NO_DISTANCE).sum())
+    return Evidence(smaller, (as_far + 1) / (RESAMPLES + 1))
+
+
+def fisher(passed: int, size: int, all_passed: int, total: int) -> float:
+    """Return the two-sided p of Fisher's exact test: `passed` of `size` cases, of `all_passed` of `total`."""
+    lowest = max(0, size - (total - all_passed))
+    counts = np.arange(lowest, min(size, all_passed))
+    ratios = (
+        (all_passed - counts)
+        * (size - counts)
+        / ((counts + 1) * (total - all_passed - size + counts + 1))
+    )
+    chances = np.concatenate(([0.0], np.cumsum(np.log(ratios))))
+    chances = np.exp(chances - chances.max())
+    # Those as unlikely as the observed one count, whatever their last digits are.
+    as_far = chances <= chances[passed - lowest] * (1 + 1e-7)
+    return min(1.0, float(chances[as_far].sum() / chances.sum()))
 
 
 def mcnemar(ours: int, theirs: int) -> float:

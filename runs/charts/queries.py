@@ -98,10 +98,22 @@ def suite_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
 
     Three queries, and a fourth where the summary of an older run lacks the interval of its score.
     """
-    matching = _scoring_runs(suite, query).filter(status=RunStatus.COMPLETED)
-    light = matching.annotate(policy_json=F("snapshot__policy")).defer(*HEAVY)
-    runs = list(with_origins(light).order_by("-number")[: int(query.last)])
-    return chart_runs(runs, suite.slug)[::-1]
+    light = _completed_runs(suite, query).annotate(policy_json=F("snapshot__policy")).defer(*HEAVY)
+    return chart_runs(list(with_origins(light)[: int(query.last)]), suite.slug)[::-1]
+
+
+# How many runs the breakdown shows beside each other.
+MAX_BROKEN_DOWN = 6
+
+
+def breakdown_runs(suite: Suite, query: ChartsQuery) -> Sequence[Run]:
+    """Return the newest of the charted runs, or of the latest run of each target, the newest first; one query."""
+    runs = _completed_runs(suite, query).select_related("suite").defer(*HEAVY, "summary")
+    charted = list(runs[: int(query.last)])
+    if query.points == "latest":
+        charted = list({run.target_name: run for run in charted[::-1]}.values())
+        charted.sort(key=lambda run: -run.number)
+    return charted[:MAX_BROKEN_DOWN]
 
 
 def chart_runs(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
@@ -134,6 +146,11 @@ def charted_targets(suite: Suite) -> Sequence[str]:
     """Return the targets of the suite's completed runs by name."""
     runs: Any = suite.runs.filter(status=RunStatus.COMPLETED).order_by("target_name")
     return list(runs.values_list("target_name", flat=True).distinct())
+
+
+def _completed_runs(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
+    runs = _scoring_runs(suite, query).filter(status=RunStatus.COMPLETED)
+    return runs.order_by("-number")
 
 
 def _scoring_runs(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:

@@ -23,7 +23,13 @@ from runs.charts.heat_map import (
     heat_map_csv,
 )
 from runs.charts.pictures import COMPARISON_PICTURES, RUN_PICTURES, SUITE_PICTURES
-from runs.charts.queries import ChartsQuery, charts_page, score_cost_csv, trend_csv
+from runs.charts.queries import (
+    ChartsQuery,
+    breakdown_runs,
+    charts_page,
+    score_cost_csv,
+    trend_csv,
+)
 from runs.models.runs import Run
 from runs.requests import (
     STOP_POLLING,
@@ -35,6 +41,7 @@ from runs.requests import (
     get_suite_or_404,
     may_view,
 )
+from runs.results.breakdown import BreakdownQuery, read_breakdown
 from runs.suites.queries import suite_head
 
 # Plotly creates an empty style element and fills it by script, which needs the hash of an empty style.
@@ -63,6 +70,26 @@ def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
     response = render(request, "charts/_panels.html", context)
     follow_address(request, response, query.at(reverse("runs:suite-charts", args=[slug])))
     return response
+
+
+@require_safe
+@vary_on_headers("HX-Request")
+@may_view
+def suite_breakdown(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show the charted runs by tag or by metadata, beside each other; the page loads it when it is first seen."""
+    suite = get_suite_or_404(slug=slug)
+    query = ChartsQuery.read(request.GET)
+    context = {
+        "suite": suite,
+        "breakdown": read_breakdown(
+            breakdown_runs(suite, query), BreakdownQuery.read(request.GET).by
+        ),
+        "here": request.path,
+        "hidden": query.hidden(),
+        "back_url": query.at(reverse("runs:suite-charts", args=[slug])),
+    }
+    template = "charts/_breakdown.html" if request.htmx else "charts/breakdown.html"
+    return render(request, template, context)
 
 
 @require_safe

@@ -14,12 +14,11 @@ from django.db.models.functions import Cast
 from pydantic_core import from_json
 
 from evaluators.scoring.significance import evidence
-from evaluators.templatetags.figures import MISSING, delta, p_value, pct
-from runs import lists
+from evaluators.templatetags.figures import MISSING, delta, pct
 from runs.compare.changes import EVERY, ComparisonQuery
 from runs.compare.comparison import Comparison
-from runs.compare.conclusion import chance_text
 from runs.compare.evidence import (
+    NO_CLEAR_CHANGE,
     Paired,
     SharedFigure,
     correct_by_holm,
@@ -28,21 +27,17 @@ from runs.compare.evidence import (
 )
 from runs.compare.measures import TONES
 from runs.compare.sides import NOWHERE
-from runs.filters.fields import METADATA
-from runs.filters.language import FieldComparison, Operator
-from runs.lists import ListQuery
+from runs.lists import Control
 from runs.models.suites import Case
-from runs.results.display import plain_keys, plain_texts
-
-TAGS = ""
-MAX_GROUPS, MAX_KEYS = 40, 30
-
-
-@dataclass(frozen=True, slots=True)
-class BreakdownQuery(ListQuery):
-    """By what the cases of a comparison are grouped: a key of their metadata, "" for their tags."""
-
-    by: str = lists.setting()
+from runs.results.breakdown import (
+    MAX_GROUPS,
+    TAGS,
+    breakdown_control,
+    chance_words,
+    field_name,
+)
+from runs.results.display import MAX_KEYS, plain_keys, plain_texts
+from runs.results.groups import group_condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +71,11 @@ class BreakdownRow:
 class Breakdown:
     """The groups, largest first; `left_out` more are not listed, and `without` cases are in none.
 
-    `options` are what the cases can be grouped by.
+    `controls` is the field that chooses by what the cases are grouped.
     """
 
     by: str
-    options: Sequence[tuple[str, str]]
+    controls: Sequence[Control]
     rows: Sequence[BreakdownRow]
     left_out: int
     without: int
@@ -123,7 +118,7 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
     tested = _evidence(figures, comparison.seed)
     return Breakdown(
         by=by,
-        options=[(TAGS, "Tag"), *((key, key) for key in keys)],
+        controls=[breakdown_control(by, keys)],
         rows=[
             BreakdownRow(
                 name=name,
@@ -177,15 +172,13 @@ def _evidence(
 
 
 def _address(query: ComparisonQuery, by: str, name: str) -> str:
-    condition = FieldComparison(f"{METADATA}{by}" if by else "tag", Operator.EQUAL, (name,))
-    return query.address(text=str(condition), show=EVERY, cell="")
+    return query.address(text=str(group_condition(field_name(by), name)), show=EVERY, cell="")
 
 
 def _figure(paired: Paired, means: Sequence[float | None]) -> GroupFigure:
-    text = chance_text(paired)
     return GroupFigure(
         means=" → ".join(map(pct, means)) if paired.cases else MISSING,
         change=delta(paired.mean, "pts"),
         tone=TONES.get(paired.change, ""),
-        chance=f"{text} ({p_value(paired.p)})" if paired.p is not None else "too few cases",
+        chance=chance_words(paired.p, is_clear=paired.change != NO_CLEAR_CHANGE),
     )

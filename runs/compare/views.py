@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
-from runs.compare.breakdown import BreakdownQuery, build_breakdown
+from runs.compare.breakdown import build_breakdown
 from runs.compare.case_page import case_side_by_side
 from runs.compare.changes import EVERY, ComparisonQuery, build_changes, listed_around
 from runs.compare.comparison import Comparison, SameRunError, build_comparison, comparison_heading
@@ -56,6 +56,7 @@ from runs.requests import (
     may_start,
     may_view,
 )
+from runs.results.breakdown import BreakdownQuery
 from runs.results.result_state import result_url
 from runs.results.runs import RunRow, run_row, run_word, with_list_columns
 from runs.saved_views.queries import PlaceQuery, names_nothing, view_state
@@ -286,7 +287,7 @@ def compare_breakdown(request: MemberRequest) -> HttpResponse:
         "after": candidate,
         "heading": comparison_heading(baseline, candidate),
         "hidden": query.run_fields,
-        "controls": (Control("by", "Group by", breakdown.by, tuple(breakdown.options)),),
+        "here": reverse("runs:compare-breakdown"),
     }
     is_part = request.htmx.target == BREAKDOWN
     name = "compare/_breakdown.html" if is_part else "compare/breakdown.html"

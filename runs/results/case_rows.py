@@ -19,14 +19,9 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import pass_marks
 from evaluators.scoring.types import Verdict
 from runs.engine.plan import read_plan
-from runs.filters.fields import NOTHING, Field, Source, ValueKind, find_field
+from runs.filters.fields import Field, Source, ValueKind, find_field
 from runs.filters.language import (
-    All,
-    FieldComparison,
     FilterError,
-    Operator,
-    QuotedValue,
-    read_filter,
 )
 from runs.filters.matching import ResultRows
 from runs.filters.queries import (
@@ -57,7 +52,7 @@ from runs.models.run_cases import (
 )
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.groups import Grouping, group_list, grouping_field
+from runs.results.groups import Grouping, group_address, group_list, grouping_field
 from runs.results.result_state import (
     MAX_MARKS,
     Override,
@@ -396,7 +391,7 @@ def group_table(run: Run, query: ResultsQuery, grouping: Grouping) -> GroupTable
         rows=[
             GroupRow(
                 grouping.group_label(group.name),
-                _group_address(query, grouping.field, group.name),
+                group_address(query, grouping.field, group.name),
                 group,
                 [(column, group.values[column.name]) for column in columns],
             )
@@ -414,21 +409,6 @@ def group_table(run: Run, query: ResultsQuery, grouping: Grouping) -> GroupTable
         columns=columns,
         left_out=max(0, len(grouping.groups) - MAX_GROUPS),
     )
-
-
-def _group_address(query: ResultsQuery, field: Field, name: str | None) -> str:
-    """Return the query part of the address that lists the cases of a group, "" where it would be no filter."""
-    if field.key == "state":
-        return query.address(group="", state=name)
-    # A tag may have the name that stands for no tag.
-    value = NOTHING if name is None else QuotedValue(name) if name.lower() == NOTHING else name
-    condition = FieldComparison(field.name, Operator.EQUAL, (value,))
-    try:
-        text = str(All((*read_filter(query.text).conditions, condition)))
-        read_filter(text)
-    except FilterError:
-        return ""
-    return query.address(group="", text=text)
 
 
 FLAKY = "flaky"

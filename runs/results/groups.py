@@ -8,7 +8,15 @@ from typing import Any
 
 from django.db.models import Count, Q, Sum
 
-from runs.filters.fields import Field, Source, ValueKind, find_field
+from runs.filters.fields import NOTHING, Field, Source, ValueKind, find_field
+from runs.filters.language import (
+    All,
+    FieldComparison,
+    FilterError,
+    Operator,
+    QuotedValue,
+    read_filter,
+)
 from runs.filters.matching import ResultRows
 from runs.filters.queries import GROUPINGS, ResultsQuery
 from runs.models.results import ResultStatus
@@ -171,6 +179,26 @@ def _sums(run: Run) -> Mapping[int, tuple[tuple[float, int], tuple[float, int]]]
         case: ((score_sum or 0.0, score_count), (latency_sum or 0.0, latency_count))
         for case, score_sum, score_count, latency_sum, latency_count in found
     }
+
+
+def group_condition(field: str, name: str | None) -> FieldComparison:
+    """Return the condition that only cases of a group meet."""
+    # A tag may have the name that stands for no tag.
+    value = NOTHING if name is None else QuotedValue(name) if name.lower() == NOTHING else name
+    return FieldComparison(field, Operator.EQUAL, (value,))
+
+
+def group_address(query: ResultsQuery, field: Field, name: str | None) -> str:
+    """Return the query part of the address that lists the cases of a group, "" where it would be no filter."""
+    if field.key == "state":
+        return query.address(group="", state=name)
+    condition = group_condition(field.name, name)
+    try:
+        text = str(All((*read_filter(query.text).conditions, condition)))
+        read_filter(text)
+    except FilterError:
+        return ""
+    return query.address(group="", text=text)
 
 
 GROUP_COLUMNS = (

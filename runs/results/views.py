@@ -39,6 +39,7 @@ from runs.requests import (
     site_address,
 )
 from runs.results import runs as listing
+from runs.results.breakdown import BreakdownQuery, read_breakdown
 from runs.results.case_rows import results_table
 from runs.results.display import run_display as build_display
 from runs.results.documents import run_file_document
@@ -196,6 +197,18 @@ def run_display(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     is_part = bool(request.htmx)
     template = "results/_display.html" if is_part else "results/run_display.html"
     return render(request, template, context | {"is_part": is_part})
+
+
+@require_safe
+@vary_on_headers("HX-Request")
+@may_view
+def run_breakdown(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Show a run by tag or by metadata; its page loads it when it is opened."""
+    run = get_run_or_404(slug, number)
+    breakdown = read_breakdown([run], BreakdownQuery.read(request.GET).by)
+    context = {"run": run, "breakdown": breakdown, "here": request.path}
+    template = "results/_breakdown.html" if request.htmx else "results/breakdown.html"
+    return render(request, template, context)
 
 
 @require_safe

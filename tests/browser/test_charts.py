@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.suites import Suite
 from tests.browser.accessibility import CONTRAST, Theme, violations
 from tests.support.charts import make_charted_run
-from tests.support.factories import make_campaign, make_suite
+from tests.support.factories import make_campaign, make_scored_run, make_suite, make_target
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -119,6 +119,25 @@ def test_a_filter_redraws_and_is_kept_in_the_address(
     page.wait_for_url("**/charts/?target=juno-2&points=every")
     page.reload()
     expect(page.locator("#score-cost .point")).to_have_count(2)
+
+
+def test_the_breakdown_is_read_when_it_is_seen_and_follows_the_filter(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    suite, target = make_suite(slug="support"), make_target(name="juno-2")
+    for _ in range(2):
+        make_scored_run(suite=suite, target=target, verdicts=["pass", "fail"])
+    suite.cases.update(tags=["billing"], metadata={"tier": "gold"})
+    log_in("viewer")
+    page.goto(f"{live_server.url}{CHARTS}?points=every")
+    expect(page.locator("#breakdown table")).to_have_count(0)
+    page.locator("#breakdown").scroll_into_view_if_needed()
+    expect(page.locator("#breakdown thead a")).to_have_count(2)
+    page.locator("#breakdown select").select_option("tier")
+    expect(page.locator("#breakdown tbody th")).to_have_text("gold")
+    page.get_by_label("Points of score and cost").select_option("Latest run of each target")
+    expect(page.locator("#breakdown thead a")).to_have_count(1)
+    expect(page.locator("#breakdown tbody th")).to_have_text("gold")
 
 
 def test_the_theme_switch_recolours_the_charts(

@@ -78,6 +78,17 @@ def test_counts_evaluators_and_rows_lead_to_cases_and_back_returns(run_page: Pag
     expect(run_page).to_have_url(re.compile(r"/runs/1/C-\d+/1/"))
 
 
+def test_the_breakdown_leads_to_the_cases_that_fail_most(run_page: Page, run: Run) -> None:
+    failing = run.results.filter(verdict="fail").values("case")
+    run.suite.cases.filter(pk__in=failing).update(tags=["refund"])
+    run.suite.cases.exclude(pk__in=failing).update(tags=["parcel"])
+    run_page.get_by_text("Breakdown by tag and metadata").click()
+    expect(run_page.locator("#breakdown tbody th")).to_have_text(["refund", "parcel"])
+    run_page.locator("#breakdown").get_by_role("link", name="refund").click()
+    expect(run_page.locator("#rows tr")).to_have_count(4)
+    expect(run_page.locator("#results-text")).to_have_value("tag = refund")
+
+
 def test_one_key_opens_the_first_failure_and_one_downloads_the_table(run_page: Page) -> None:
     with run_page.expect_download() as download:
         run_page.keyboard.press("d")
