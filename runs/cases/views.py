@@ -85,7 +85,6 @@ from runs.requests import (
 )
 from runs.results.result_state import result_url
 from runs.saved_views.queries import PlaceQuery, ViewState, names_nothing, view_state
-from runs.suites.queries import suite_head
 
 CONFLICT = 409
 CHANGE = "runs.change_suite"
@@ -100,8 +99,7 @@ def suite_cases(request: MemberRequest, slug: str) -> HttpResponse:
     if view.default_url and names_nothing(request.GET):
         return redirect(view.default_url)
     table = case_list(suite, query)
-    head = suite_head(suite)
-    context = {"suite": suite, "head": head, "table": table, "view": view}
+    context = {"suite": suite, "table": table, "view": view}
     context["controls"] = case_controls(suite, query)
     return render(request, "cases/cases.html", context)
 
@@ -191,8 +189,8 @@ def case_delete(request: MemberRequest, slug: str, key: str) -> HttpResponse:
     """Explain what deleting a case keeps, and take it out of the suite."""
     case = get_object_or_404(case_revisions(slug, key, ""))
     if request.method != "POST":
-        context = {"case": case, "suite": case.suite, "head": suite_head(case.suite)}
-        context["runs"] = count_runs(case.suite, [key])
+        runs = count_runs(case.suite, [key])
+        context = {"case": case, "suite": case.suite, "runs": runs}
         return render(request, "cases/delete.html", context)
     try:
         remove_case(case.suite, key, base_revision=read_revision(request.POST), by=request.user)
@@ -353,7 +351,7 @@ def _done(request: MemberRequest, ticked: SelectedCases, action: str | None) -> 
 
 def _confirm_delete(request: MemberRequest, ticked: SelectedCases) -> HttpResponse:
     suite = ticked.suite
-    context = {"suite": suite, "head": suite_head(suite), "ticked": ticked}
+    context = {"suite": suite, "ticked": ticked}
     context["runs"] = count_runs(suite, ticked.keys)
     return render(request, "cases/delete_many.html", context)
 
@@ -365,7 +363,7 @@ def case_import(request: MemberRequest, slug: str) -> HttpResponse:
     form = CaseFileForm(form_data(request), form_files(request))
     if form.is_valid() and (upload := form.keep(request.user, suite=suite)):
         return redirect("runs:case-table", upload.pk)
-    context = {"suite": suite, "form": form, "head": suite_head(suite)}
+    context = {"suite": suite, "form": form}
     status = REFUSED if form.is_bound else 200
     return render(request, "cases/import.html", context, status=status)
 

@@ -42,7 +42,6 @@ from runs.requests import (
     may_view,
 )
 from runs.results.breakdown import BreakdownQuery, read_breakdown
-from runs.suites.queries import suite_head
 
 # Plotly creates an empty style element and fills it by script, which needs the hash of an empty style.
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
@@ -55,7 +54,7 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
     """Show score against cost and the trend of a suite's runs."""
     suite = get_suite_or_404(slug=slug)
     page = charts_page(suite, ChartsQuery.read(request.GET))
-    context = {"suite": suite, "head": suite_head(suite), "page": page}
+    context = {"suite": suite, "page": page}
     context["has_judgings"] = has_judgings(suite)
     return render(request, "charts/charts.html", context)
 

@@ -26,7 +26,6 @@ from runs.requests import (
 from runs.running.checks import ScriptsRefusedError
 from runs.suites.drafts import get_draft
 from runs.suites.edits import UnknownEvaluatorError
-from runs.suites.queries import suite_head
 
 MOVED, FORBIDDEN = 302, 403
 TRIALS = EvaluatorTrial.objects.select_related("suite", "case", "result__run", "asked_by")
@@ -46,7 +45,7 @@ def evaluator_try(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     if status == MOVED:
         return redirect(f"{request.path}#evaluator-trial")
     trial = read_trial(last, settings) if last and not form.is_bound else None
-    context = {"suite": draft.suite, "head": suite_head(draft.suite), "page": page, "form": form}
+    context = {"suite": draft.suite, "page": page, "form": form}
     context |= {"node": settings, "trial": trial}
     return render(request, "evaluator_trials/try.html", context, status=status)
 

@@ -20,7 +20,7 @@ from runs.models.suites import Suite
 from runs.results.judge_figures import suite_spread
 from runs.results.result_state import result_address
 from runs.results.runs import RunRow, RunVerdict, run_row, run_verdict, with_list_columns
-from runs.suites.queries import Branch, GateRule, SuiteHead, suite_rules
+from runs.suites.queries import Branch, GateRule, suite_rules
 from runs.summary.judge_spread import SpreadFigures
 
 RUNS_SHOWN = 12
@@ -81,7 +81,6 @@ class SuitePage:
     measured a judge, with its figures of whole results.
     """
 
-    head: SuiteHead
     policy: PolicySpec
     gates: Sequence[GateRule]
     root: Branch | None
@@ -126,7 +125,6 @@ def suite_page(suite: Suite) -> SuitePage:
     worst, recent = _worst(suite)
     decided = _decided(suite)
     return SuitePage(
-        head=rules.head,
         policy=rules.policy,
         gates=rules.gates,
         root=rules.root,

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Max
 from django.db.models.functions import Cast
+from django.utils.functional import cached_property
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Message
@@ -118,6 +119,16 @@ class Suite(models.Model):
         if self.baseline_run_id is None:
             return None
         return Suite.objects.values_list("baseline_run__number", flat=True).get(pk=self.pk)
+
+    @cached_property
+    def number_of_cases(self) -> int:
+        """Return the number of current cases; one query."""
+        return self.cases.filter(is_current=True).count()
+
+    @cached_property
+    def number_of_runs(self) -> int:
+        """Return the number of runs; one query."""
+        return self.runs.count()
 
     @property
     def max_minutes(self) -> int | None:

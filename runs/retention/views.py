@@ -43,7 +43,6 @@ from runs.retention.queries import (
     stored_data,
 )
 from runs.retention.services import DataHeldError, delete_recorded_outputs, retry_removal
-from runs.suites.queries import suite_head
 
 MAY_CHANGE_SITE = "auth.change_user"
 
@@ -171,7 +170,6 @@ def suite_retention(request: MemberRequest, slug: str) -> HttpResponse:
         return redirect("runs:suite-retention", slug)
     context = {
         "suite": suite,
-        "head": suite_head(suite),
         "form": form,
         "site": site_rule(),
         "stored": stored_data(select_runs(suite)),

@@ -69,7 +69,6 @@ from runs.reviews.services import (
     apply_bands,
 )
 from runs.specs.problems import UnreadableFileError
-from runs.suites.queries import suite_head
 
 may_review = permission_required("runs.review_result", raise_exception=True)
 CONFLICT = 409
@@ -368,7 +367,6 @@ def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
     context = {"suite": suite, "page": agreement_page(suite, query, request.user)}
     if request.htmx:
         return render(request, "reviews/_agreement_judge.html", context)
-    context["head"] = suite_head(suite)
     return render(request, "reviews/agreement.html", context)
 
 
@@ -387,7 +385,7 @@ def people_agreement(request: MemberRequest, slug: str) -> HttpResponse:
     """Show how far people agree with each other about the results of a suite."""
     suite = get_suite_or_404(slug=slug)
     page = people_page(suite, PeopleQuery.read(request.GET))
-    context = {"suite": suite, "page": page, "head": suite_head(suite)}
+    context = {"suite": suite, "page": page}
     return render(request, "reviews/people.html", context)
 
 
@@ -406,7 +404,7 @@ def judges(request: MemberRequest, slug: str) -> HttpResponse:
     """Show several judges of the same outputs, and which one to use."""
     suite = get_suite_or_404(slug=slug)
     page = judges_page(suite, JudgesQuery.read(request.GET))
-    context = {"suite": suite, "page": page, "head": suite_head(suite)}
+    context = {"suite": suite, "page": page}
     return render(request, "reviews/judges.html", context)
 
 

@@ -1,4 +1,4 @@
-"""What the pages of a suite show: its head, its rules, its evaluators with their shares, and a draft of them."""
+"""What the pages of a suite show: its rules, its evaluators with their shares, and a draft of them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,6 @@ from runs.suites.edits import nodes_with_paths
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteHead:
-    """The head of every page of a suite."""
-
-    suite: Suite
-    cases: int
-    runs: int
-
-
-@dataclass(frozen=True, slots=True)
 class GateRule:
     """A gate of every run: its threshold as a share, and what it measures."""
 
@@ -53,16 +44,10 @@ class GateRule:
 class SuiteRules:
     """How a suite scores: its policy and evaluators. `root` is None when the current version is unreadable."""
 
-    head: SuiteHead
     policy: PolicySpec
     gates: Sequence[GateRule]
     root: Branch | None
     evaluators: int
-
-
-def suite_head(suite: Suite) -> SuiteHead:
-    """Return the counts shown in the tabs."""
-    return SuiteHead(suite, suite.cases.filter(is_current=True).count(), suite.runs.count())
 
 
 def suite_rules(suite: Suite, tree: Mapping[str, Any] | None) -> SuiteRules:
@@ -70,7 +55,6 @@ def suite_rules(suite: Suite, tree: Mapping[str, Any] | None) -> SuiteRules:
     policy = suite.policy
     root = EvaluatorSpec.model_validate(tree) if tree else None
     return SuiteRules(
-        head=suite_head(suite),
         policy=policy,
         gates=policy_gates(policy),
         root=branches(root, scale=policy.scale) if root else None,

@@ -44,7 +44,6 @@ from runs.suites.queries import (
     base_spec,
     draft_panel,
     queue_counts,
-    suite_head,
     suite_rules,
     tree_editor,
 )
@@ -85,7 +84,7 @@ def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
     fill_again(request, form)
     if form.is_valid() and form.keep():
         return redirect("runs:suite-settings", slug)
-    context = {"suite": suite, "form": form, "head": suite_head(suite), "draft": draft_panel(draft)}
+    context = {"suite": suite, "form": form, "draft": draft_panel(draft)}
     status = REFUSED if form.is_bound else 200
     return render(request, "suites/settings.html", context, status=status)
 
@@ -144,7 +143,7 @@ def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
             request, f"Your draft is now based on version {suite.version}. Save it next."
         )
         return redirect("runs:suite-settings", slug)
-    context = {"suite": suite, "head": suite_head(suite), "form": form, "conflict": conflict}
+    context = {"suite": suite, "form": form, "conflict": conflict}
     status = REFUSED if form.is_bound else 409
     return render(request, "suites/draft_conflict.html", context, status=status)
 
@@ -183,7 +182,7 @@ def version_rows(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the versions of a suite, newest first."""
     suite = get_suite_or_404(slug=slug)
     table = version_list(suite, VersionsQuery.read(request.GET))
-    context = {"suite": suite, "head": suite_head(suite), "table": table}
+    context = {"suite": suite, "table": table}
     return render(request, "suites/versions.html", context)
 
 
@@ -194,7 +193,7 @@ def version(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     stored = get_object_or_404(suite.versions.select_related("author"), number=number)
     page = version_page(suite, stored, first_case=_number(request, "case") or 0)
-    context = {"suite": suite, "head": suite_head(suite), "page": page}
+    context = {"suite": suite, "page": page}
     return render(request, "suites/version.html", context)
 
 
@@ -212,7 +211,7 @@ def version_compare(request: HttpRequest, slug: str) -> HttpResponse:
         for number in (older, newer)
     ]
     comparison = version_comparison(suite, *sides, first_case=_number(request, "case") or 0)
-    context = {"suite": suite, "head": suite_head(suite), "comparison": comparison}
+    context = {"suite": suite, "comparison": comparison}
     offered = version_choices(suite)
     return render(request, "suites/version_compare.html", {**context, "offered": offered})
 
@@ -243,7 +242,7 @@ def version_restore(request: MemberRequest, slug: str, number: int) -> HttpRespo
         return redirect("runs:suite", slug)
     now = get_object_or_404(suite.versions.select_related("author"), number=suite.version)
     comparison = version_comparison(suite, now, old)
-    context = {"suite": suite, "head": suite_head(suite), "comparison": comparison, "form": form}
+    context = {"suite": suite, "comparison": comparison, "form": form}
     status = REFUSED if form.is_bound else 200
     return render(request, "suites/version_restore.html", {**context, "old": old}, status=status)
 
@@ -259,7 +258,7 @@ def suite_evaluators(request: MemberRequest, slug: str) -> HttpResponse:
     if not request.user.has_perm("runs.change_suite"):
         version = suite.versions.filter(number=suite.version)
         page = suite_rules(suite, version.values_list("content__evaluators", flat=True).first())
-        context = {"suite": suite, "head": page.head, "page": page}
+        context = {"suite": suite, "page": page}
         return render(request, "suites/evaluators_read.html", context)
     draft = get_draft(suite, request.user)
     base = base_spec(draft)
@@ -299,7 +298,6 @@ def evaluator_kinds(request: MemberRequest, slug: str) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     context = {
         "suite": suite,
-        "head": suite_head(suite),
         "groups": kind_groups(),
         "into": request.GET.get("into", ""),
     }
@@ -348,7 +346,7 @@ def evaluator(request: MemberRequest, slug: str, node: str) -> HttpResponse:
 def _settings_page(
     request: MemberRequest, suite: Suite, form: AddForm | EvaluatorForm, context: dict[str, Any]
 ) -> HttpResponse:
-    context |= {"suite": suite, "head": suite_head(suite), "form": form}
+    context |= {"suite": suite, "form": form}
     status = STALE if form.is_stale else REFUSED if form.is_bound else 200
     return render(request, "suites/evaluator.html", context, status=status)
 
@@ -359,7 +357,6 @@ def _editor(request: MemberRequest, form: EvaluatorTreeForm, base: Any) -> HttpR
     tree = tree_editor(draft.content, base, fields=form.fields, problems=panel.problems)
     context = {
         "suite": draft.suite,
-        "head": suite_head(draft.suite),
         "draft": panel,
         "form": form,
         "tree": tree,

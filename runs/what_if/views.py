@@ -29,7 +29,7 @@ from runs.requests import (
 from runs.specs.suites import SuiteSpec
 from runs.suites.drafts import draft_for
 from runs.suites.edits import Content
-from runs.suites.queries import base_spec, draft_panel, suite_head, tree_editor
+from runs.suites.queries import base_spec, draft_panel, tree_editor
 from runs.suites.tree_forms import EvaluatorTreeForm
 from runs.what_if.page import WhatIfPage, what_if_page
 from runs.what_if.panel import (
@@ -235,7 +235,6 @@ def _page(
 ) -> HttpResponse:
     page = page or question.answer()
     context = _context(question, page) | {
-        "head": suite_head(page.suite),
         "is_page": True,
         "is_preview": question.form.is_bound,
         "sent": _sent(request),
