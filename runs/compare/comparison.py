@@ -34,8 +34,7 @@ from runs.compare.sides import (
     scores_to_test,
 )
 from runs.models.results import Retry
-from runs.models.runs import Run
-from runs.models.stored import Kept
+from runs.models.runs import Kept, Run
 
 # The ids of both runs make one seed; the factor is a prime, so that no two pairs share a seed.
 SEED_STEP = 1_000_003

@@ -29,8 +29,7 @@ from runs.lists import Chip, HeadCell, Key, Keyset, ListQuery, Sort, head_cell, 
 from runs.models.database import among
 from runs.models.results import Result
 from runs.models.run_cases import VERDICTS, RunCase
-from runs.models.runs import Run, RunStatus
-from runs.models.stored import Kept
+from runs.models.runs import Kept, Run, RunStatus
 from runs.results.files import run_fingerprint
 from runs.results.result_state import result_address
 from runs.results.runs import RunRow, run_row, run_word, score_intervals, with_list_columns

@@ -38,9 +38,8 @@ from runs.lists import (
 from runs.models.database import OneOf, among
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.run_cases import LiveCases, RunCase, sorted_cases
-from runs.models.runs import Run
+from runs.models.runs import Kept, Run
 from runs.models.search import conversation_text, exact_lookups
-from runs.models.stored import Kept
 from runs.models.suites import Case
 from runs.summary.cases import STATES
 from runs.words import Piece, mark_hits, snippet

@@ -1,10 +1,13 @@
-"""Runs, campaigns, and their workers."""
+"""Runs, campaigns, their workers, and what a process keeps of the results of runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Self
+from threading import Lock
+from typing import Generic, Self, TypeVar
 from uuid import uuid4
 
 from django.conf import settings
@@ -459,3 +462,28 @@ class WorkerProcess(models.Model):
 
 
 RESCORED = "rescored"
+
+
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class Kept(Generic[Value]):
+    """The last few values that this process made from results of runs; a key names the versions of these results."""
+
+    size: int
+    values: OrderedDict[Hashable, Value] = field(default_factory=OrderedDict)
+    lock: Lock = field(default_factory=Lock)
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value of a key, made now if it is not kept."""
+        with self.lock:
+            if key in self.values:
+                self.values.move_to_end(key)
+                return self.values[key]
+        value = make()
+        with self.lock:
+            self.values[key] = value
+            while len(self.values) > self.size:
+                self.values.popitem(last=False)
+        return value

@@ -1,17 +1,13 @@
-"""Stored results: outcomes of evaluators as rows, packed scores for what-if, and executions to sum up.
-
-`Kept` spares pages reading the same again.
-"""
+"""Stored results: outcomes of evaluators as rows, packed scores for what-if, and executions to sum up."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
-from typing import Any, Generic, TypeVar
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import QuerySet, Sum
 
@@ -295,28 +291,3 @@ def _parts(
             if dimension.get("final") is not None:
                 parts[pk][1].setdefault(dimension["key"], dimension["final"])
     return parts
-
-
-Value = TypeVar("Value")
-
-
-@dataclass(slots=True)
-class Kept(Generic[Value]):
-    """The last few values that this process made from stored results; a key names the version of its sources."""
-
-    size: int
-    values: OrderedDict[Hashable, Value] = field(default_factory=OrderedDict)
-    lock: Lock = field(default_factory=Lock)
-
-    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of a key, made now if it is not kept."""
-        with self.lock:
-            if key in self.values:
-                self.values.move_to_end(key)
-                return self.values[key]
-        value = make()
-        with self.lock:
-            self.values[key] = value
-            while len(self.values) > self.size:
-                self.values.popitem(last=False)
-        return value

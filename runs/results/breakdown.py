@@ -13,8 +13,7 @@ from runs import lists
 from runs.filters.fields import METADATA
 from runs.filters.queries import ResultsQuery
 from runs.lists import Control, ListQuery
-from runs.models.runs import Run
-from runs.models.stored import Kept
+from runs.models.runs import Kept, Run
 from runs.results.display import metadata_keys
 from runs.results.groups import group_address, group_list
 from runs.summary.groups import GroupedCase, GroupFigures

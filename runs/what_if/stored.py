@@ -16,8 +16,8 @@ from evaluators.scoring.types import DomainError
 from runs.engine.plan import read_plan
 from runs.models.removals import RemovalPart
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
-from runs.models.runs import Run, RunStatus
-from runs.models.stored import Kept, decode_leaf_scores
+from runs.models.runs import Kept, Run, RunStatus
+from runs.models.stored import decode_leaf_scores
 from runs.models.suites import Case
 from runs.running.rules import Origins
 from runs.what_if.asking import RuleChange, WhatIf, fixed_results, what_if
