@@ -25,8 +25,8 @@ from django.urls import reverse
 from runs.home.search import RUN_NUMBER
 from runs.lists import MAX_TEXT_LENGTH
 from runs.models.runs import Run
-from runs.models.saved_views import SavedView
 from runs.models.suites import Case, Suite, Target
+from runs.saved_views.queries import visible_views
 
 MAX_PLACES, MAX_WORDS = 16, 8
 # In the order in which the palette lists them, each with its address; `code` is a number, a key or an id.
@@ -121,7 +121,7 @@ def _targets() -> QuerySet[Any]:
 
 def _views(member: User) -> QuerySet[Any]:
     return (
-        SavedView.objects.visible_to(member)
+        visible_views(member)
         .filter(suite__archived_at=None)
         .annotate(
             **_columns("View", slug="suite__slug", code="pk", label="name", detail="suite__title"),

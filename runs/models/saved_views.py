@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import Q
 
@@ -22,14 +19,6 @@ class ViewPage(models.TextChoices):
     COMPARISON = "comparison", "Cases of a comparison"
     CASES = "cases", "Cases of the suite"
     RUNS = "runs", "Runs side by side"
-
-
-class SavedViewQuerySet(models.QuerySet["SavedView"]):
-    """Saved views."""
-
-    def visible_to(self, member: User) -> Self:
-        """Return the views of a member, and those that others share."""
-        return self.filter(Q(owner=member) | Q(is_shared=True))
 
 
 class SavedView(models.Model):
@@ -52,8 +41,6 @@ class SavedView(models.Model):
     is_own_default = models.BooleanField(default=False)
     revision = models.PositiveIntegerField(default=1)
     changed_at = models.DateTimeField(default=database_now)
-
-    objects = SavedViewQuerySet.as_manager()
 
     class Meta:
         """By name."""

@@ -84,6 +84,11 @@ PLACE = tuple(PlaceQuery.params())
 OUTSIDE = (VIEW, "after", "page", "from", *PLACE)
 
 
+def visible_views(member: User) -> QuerySet[SavedView]:
+    """Return the views of a member, and those that others share."""
+    return SavedView.objects.filter(Q(owner=member) | Q(is_shared=True))
+
+
 @dataclass(frozen=True, slots=True)
 class ViewsQuery(ListQuery):
     """Which views of a suite the API lists."""
@@ -92,7 +97,7 @@ class ViewsQuery(ListQuery):
 
     def views(self, suite: Suite, member: User) -> QuerySet[SavedView]:
         """Return the views that match and that a member sees; one query."""
-        views = SavedView.objects.visible_to(member).filter(suite=suite)
+        views = visible_views(member).filter(suite=suite)
         if self.on:
             views = views.filter(page=self.on)
         return views.select_related("suite", "owner")
@@ -143,7 +148,7 @@ def view_state(
     asked = parameters.get(VIEW, "")
     number = read_integer(asked)
     defaults = Q(is_default=True) | Q(is_own_default=True, owner=member)
-    visible = SavedView.objects.visible_to(member).filter(suite=suite, page=place.on)
+    visible = visible_views(member).filter(suite=suite, page=place.on)
     found = list(visible.filter(Q(pk=number) | defaults) if number else visible.filter(defaults))
     view = next((one for one in found if one.pk == number), None)
     own = [one for one in found if one.is_own_default and one.owner_id == member.pk]
@@ -175,7 +180,7 @@ class ViewRow:
 def view_rows(suite: Suite, place: PlaceQuery, member: User) -> Sequence[ViewRow]:
     """Return the views of a page that a member sees: the suite's default first, then by name; two queries at most."""
     path = place.path(suite)
-    views = SavedView.objects.visible_to(member).filter(suite=suite, page=place.on)
+    views = visible_views(member).filter(suite=suite, page=place.on)
     return [
         ViewRow(
             view, view_address(path, view), view.owner_id == member.pk, may_change(view, member)

@@ -25,6 +25,7 @@ from runs.saved_views.queries import (
     view_address,
     view_rows,
     view_state,
+    visible_views,
 )
 from runs.saved_views.services import change_view, delete_view, may_change
 
@@ -125,5 +126,5 @@ def saved_view_delete(request: MemberRequest, slug: str, pk: int) -> HttpRespons
 
 
 def _get_view(request: MemberRequest, slug: str, pk: int) -> SavedView:
-    views = SavedView.objects.visible_to(request.user).select_related("suite", "owner")
+    views = visible_views(request.user).select_related("suite", "owner")
     return get_object_or_404(views, suite__slug=slug, suite__is_deleted=False, pk=pk)
