@@ -1,4 +1,4 @@
-"""The query parameters of the API, read strictly: a misspelt filter is refused, not ignored."""
+"""What calls of the API name: query parameters, read strictly, for a misspelt filter is refused; and runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, Generic, TypeVar
 
 from django.db.models import Model, QuerySet
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from runs.compare.many import BY_DIFFERENCE, SORTS
+from runs.costs import with_origins
 from runs.documents import Document
 from runs.filters.language import MAX_LENGTH
 from runs.lists import (
@@ -38,12 +39,23 @@ from runs.lists import (
     UnreadablePlaceError,
 )
 from runs.lists import Page as ListPage
+from runs.models.runs import Run
+from runs.results.runs import with_list_columns
 from runs.waiting import MAX_WAIT_S
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 500
 RUN_NAMES = "its id, or suite:number, suite:latest or suite:baseline"
 UNREADABLE = "This is not a cursor of this list. Start without one, and follow “next”."
 Row = TypeVar("Row", bound=Model)
+
+
+def get_run(word: str) -> Run:
+    """Return the run of an id, or of a suite with a number, latest or baseline; raises NotFound."""
+    run = with_origins(with_list_columns(Run.objects.called(word))).first()
+    if run is None:
+        # A comparison names two runs, so the message must say which is missing.
+        raise NotFound(f"There is no run {word!r}. A run is named by {RUN_NAMES}.")
+    return run
 
 
 class QueryParams(serializers.Serializer[Any]):

@@ -9,11 +9,9 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
-from rest_framework.exceptions import NotFound
 
 from runs import lists
 from runs.cases.queries import VERDICTS, CasesQuery
-from runs.costs import with_origins
 from runs.filters.fields import find_field
 from runs.filters.language import MAX_LENGTH
 from runs.filters.queries import (
@@ -39,7 +37,6 @@ from runs.lists import (
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
-from runs.results.runs import with_list_columns
 from runs.suites.queries import with_counts
 
 
@@ -84,17 +81,6 @@ def case_revision(suite: Suite, key: str, revision: int | None = None) -> Case:
     if case is None:
         raise Http404
     return case
-
-
-def get_run(word: str) -> Run:
-    """Return the run of an id, or of a suite with a number, latest or baseline; raises NotFound."""
-    run = with_origins(with_list_columns(Run.objects.called(word))).first()
-    if run is None:
-        # A comparison names two runs, so the message must say which is missing.
-        raise NotFound(
-            f"There is no run {word!r}. A run is named by its id, or as suite:number, suite:latest or suite:baseline."
-        )
-    return run
 
 
 BY_EXECUTION = Keyset(Key("position", int), Key("repetition", int), Key("pk", int))

@@ -26,8 +26,8 @@ from runs.api.bodies import (
     UnusableBodyError,
     pointer,
 )
-from runs.api.params import ListRequest
-from runs.api.queries import BY_EXECUTION, get_result, get_run
+from runs.api.params import ListRequest, get_run
+from runs.api.queries import BY_EXECUTION, get_result
 from runs.api.schema import RESULT, RUN, reads, writes
 from runs.documents import Document, Dollars
 from runs.filters.queries import ResultsQuery

@@ -24,8 +24,8 @@ from runs.api.bodies import (
     pointer,
     read_stream,
 )
+from runs.api.params import get_run
 from runs.api.preconditions import IF_MATCH, check_unchanged
-from runs.api.queries import get_run
 from runs.api.schema import KEY, SLUG, writes
 from runs.cases.checks import InvalidCaseError
 from runs.cases.services import current_case, put_cases, remove_case

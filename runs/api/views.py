@@ -38,6 +38,7 @@ from runs.api.params import (
     ReviewsParams,
     RunParams,
     SuiteFileParams,
+    get_run,
 )
 from runs.api.preconditions import ETAG, tagged
 from runs.api.queries import (
@@ -48,7 +49,6 @@ from runs.api.queries import (
     UnknownSortError,
     case_revision,
     get_result,
-    get_run,
 )
 from runs.api.schema import (
     CAMPAIGN,
