@@ -42,8 +42,8 @@ from runs.summary.cases import (
     ENDED,
     SCORED,
     ExecutionRecord,
+    both_verdicts,
     case_decision,
-    case_verdict,
     counted_verdict,
     summary_state,
 )
@@ -291,8 +291,7 @@ def _decide(facts: Sequence[Facts], policy: PolicySpec) -> CaseDecided:
     verdicts = [verdict for row in group if (verdict := counted_verdict(row, policy)) is not None]
     machine = reviewed = None
     if any(row.reviewed_verdict is not None and row.is_ended for row in group):
-        machine = case_verdict(group, policy.replace(count_reviews=False))
-        reviewed = case_verdict(group, policy.replace(count_reviews=True))
+        machine, reviewed = both_verdicts(group, policy)
     return CaseDecided(
         verdict=decided,
         mean_score=mean(

@@ -28,7 +28,7 @@ from runs.models.reviews import UNKNOWN_REVIEWER, Review, ReviewItem
 from runs.models.run_cases import execution_from
 from runs.models.runs import Run
 from runs.requests import MAY_REVIEW
-from runs.summary.cases import CaseSummary, case_verdict
+from runs.summary.cases import CaseSummary, both_verdicts
 
 STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
 
@@ -104,8 +104,7 @@ def case_override(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> Over
     if not any(row["reviewed_verdict"] and row["status"] in ENDED for row in rows):
         return None
     group = [execution_from(row) for row in rows]
-    machine = case_verdict(group, policy.replace(count_reviews=False))
-    people = case_verdict(group, policy.replace(count_reviews=True))
+    machine, people = both_verdicts(group, policy)
     return Override(
         "error" if machine is None else machine.value,
         "" if people is None else people.value,

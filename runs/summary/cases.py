@@ -81,6 +81,17 @@ def case_verdict(group: Sequence[ExecutionRecord], policy: PolicySpec) -> Verdic
     return case_decision(group, policy, has_words=False).verdict
 
 
+def both_verdicts(
+    group: Sequence[ExecutionRecord], policy: PolicySpec
+) -> tuple[Verdict | None, Verdict | None]:
+    """Return a case's verdict without its reviews, and with them, whatever the policy says of reviews."""
+    # Not checked again: tables ask for every case.
+    without, with_ = (
+        policy.model_copy(update={"count_reviews": counted}) for counted in (False, True)
+    )
+    return case_verdict(group, without), case_verdict(group, with_)
+
+
 def case_decision(
     group: Sequence[ExecutionRecord], policy: PolicySpec, *, has_words: bool = True
 ) -> CaseDecision:
