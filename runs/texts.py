@@ -64,6 +64,7 @@ def _cut(value: Any) -> Any:
 
 MAX_TEXT_LENGTH = 6_000
 MAX_LINE_WORDS = 400
+LONG_VALUE = 40
 MIN_ALIKE = 0.3
 MIN_ALIKE_TEXTS = 0.5
 
@@ -96,6 +97,22 @@ def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
         else:
             lines += _changed(old[i1:i2], new[j1:j2])
     return tuple(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedValueRow:
+    """One value, old and new; None for no value. `lines` show two texts side by side."""
+
+    name: str
+    old: str | None
+    new: str | None
+    lines: tuple[DiffLine, ...] | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Tell whether it needs its own line."""
+        values = (self.old, self.new)
+        return any(text and (len(text) > LONG_VALUE or "\n" in text) for text in values)
 
 
 def _are_alike(expected: str, output: str) -> bool:

@@ -37,9 +37,9 @@ from runs.compare.sides import ComparisonSide
 from runs.engine.plan import read_plan
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
-from runs.suites.differences import FileChange, VersionDifference, compare_specs
-from runs.suites.version_pages import ChangedEvaluatorRow, ChangedValueRow, setting_rows
-from runs.texts import text_diff
+from runs.suites.differences import FileChange, compare_specs
+from runs.suites.version_pages import ChangedEvaluatorRow, setting_rows
+from runs.texts import ChangedValueRow, text_diff
 
 # The ends that an axis can have; the last one is the whole scale.
 AXIS_OF_POINTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
@@ -394,11 +394,14 @@ class ConfigurationComparison:
 def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComparison:
     """Compare the frozen settings of two runs; no query."""
     before, after = baseline.snapshot, candidate.snapshot
-    difference = VersionDifference()
+    policy: Sequence[ChangedValueRow] = ()
+    evaluators: Sequence[ChangedEvaluatorRow] = ()
+    files: Sequence[FileChange] = ()
     # Most runs that are compared differ in their target alone.
     if any(before.get(name) != after.get(name) for name in FROZEN):
         difference = compare_specs(_frozen(before), _frozen(after))
-    policy, evaluators = setting_rows(difference, (baseline.scale, candidate.scale))
+        policy, evaluators = setting_rows(difference, (baseline.scale, candidate.scale))
+        files = difference.files
     parts = (
         ("Target", _rows(_flat(before["target"]), _flat(after["target"]))),
         ("Judge", _rows(_flat(_judge(before)), _flat(_judge(after)))),
@@ -408,7 +411,7 @@ def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComp
     return ConfigurationComparison(
         parts=[(name, rows) for name, rows in parts if rows],
         evaluators=evaluators,
-        files=difference.files,
+        files=files,
     )
 
 

@@ -37,7 +37,7 @@ from runs.suites.queries import (
     policy_gates,
     policy_words,
 )
-from runs.texts import DiffLine, text_diff
+from runs.texts import ChangedValueRow, text_diff
 
 NAMES: Mapping[str, str] = {
     "title": "Title",
@@ -310,7 +310,6 @@ def _version_cases(suite: Suite, shown: Sequence[CaseRevision]) -> list[VersionC
 
 
 VERSIONS_OFFERED = 200
-LONG = 40
 LONGEST = 20_000
 # The parts of a case that a revision can change, with their labels.
 OF_A_CASE: Mapping[str, str] = {
@@ -325,21 +324,6 @@ OF_A_CASE: Mapping[str, str] = {
     "evaluators_append": "how its own evaluators join",
     "recorded_output": "recorded output",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedValueRow:
-    """One value, old and new; None for no value. `lines` show two texts side by side."""
-
-    name: str
-    old: str | None
-    new: str | None
-    lines: tuple[DiffLine, ...] | None = None
-
-    @property
-    def is_long(self) -> bool:
-        """Tell whether it needs its own line."""
-        return any(text and (len(text) > LONG or "\n" in text) for text in (self.old, self.new))
 
 
 @dataclass(frozen=True, slots=True)
