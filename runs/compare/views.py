@@ -439,7 +439,8 @@ def _beside(query: ComparisonQuery, link: RunLink) -> str:
     """Return the address of both runs side by side with another one of their suite."""
     suite, _, _ = query.baseline.rpartition(":")
     names = query.baseline, query.candidate, f"{suite}:{link.number}"
-    return reverse("runs:compare-many") + ManyQuery(baseline=query.baseline).with_runs(names)
+    pair = {"runs": ",".join(names), "baseline": query.baseline}
+    return f"{reverse('runs:compare-many')}?{urlencode(pair, safe=':,')}"
 
 
 def _side_address(query: ComparisonQuery, side: str, name: str) -> str:
