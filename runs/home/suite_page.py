@@ -13,12 +13,11 @@ from django.db.models import Count, F, Max, Q
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
+from runs.engine.plan import MEASURES_JUDGE
 from runs.models.reviews import ReviewItem
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
-from runs.results.judge_figures import suite_spread
-from runs.results.result_state import result_address
 from runs.results.runs import RunRow, RunVerdict, run_row, run_verdict, with_list_columns
 from runs.suites.queries import Branch, GateRule, suite_rules
 from runs.summary.judge_spread import SpreadFigures
@@ -69,7 +68,6 @@ class WorstCase:
     title: str
     failed: int
     last: int
-    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ def suite_page(suite: Suite) -> SuitePage:
         recent=recent,
         reviewed=decided["reviewed"],
         agreed=decided["agreed"],
-        measurement=suite_spread(suite),
+        measurement=_measurement(suite),
         runs=rows,
         files=list(suite.files.order_by("path").values_list("path", flat=True)),
         changed_at=version["created_at"] if version else None,
@@ -144,6 +142,17 @@ def suite_page(suite: Suite) -> SuitePage:
         is_kept=version is not None,
         earlier=_earlier(suite),
     )
+
+
+def _measurement(suite: Suite) -> tuple[Run, SpreadFigures] | None:
+    """Return the newest run that measured a judge with its figures of whole results; one query."""
+    measuring = suite.runs.filter(snapshot__has_key=MEASURES_JUDGE, summary__isnull=False)
+    light = measuring.defer("snapshot", "leaf_scores").select_related("source_run")
+    for run in light.order_by("-number")[:1]:
+        spread = run.judge_spread
+        if spread is not None and spread.whole is not None:
+            return run, spread.whole
+    return None
 
 
 def _earlier(suite: Suite) -> Sequence[RecentVersionRow]:
@@ -213,7 +222,6 @@ def _worst(suite: Suite) -> tuple[Sequence[WorstCase], int]:
             title=row["title"],
             failed=row["failed"],
             last=row["last"],
-            url=result_address(suite.slug, row["last"], row["case__key"], 1),
         )
         for row in rows.order_by("-failed", "-last", "case__key")[:WORST_SHOWN]
     ]

@@ -22,6 +22,7 @@ from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE, case_tree, read_polic
 from runs.lists import MAX_RUN_NUMBER, read_integer
 from runs.models.database import database_now
 from runs.models.suites import Case, Suite, Target
+from runs.summary.judge_spread import JUDGE_SPREAD, JudgeSpread
 
 
 class RunStatus(models.TextChoices):
@@ -328,6 +329,12 @@ class Run(models.Model):
             return self.policy
         except (DomainError, KeyError, TypeError):
             return self.suite.policy
+
+    @property
+    def judge_spread(self) -> JudgeSpread | None:
+        """Return how far its judge differs from itself by its own judgings; None where its figures do not say."""
+        stored = (self.summary or {}).get(JUDGE_SPREAD)
+        return None if stored is None else JudgeSpread.from_json(stored)
 
     @property
     def scale(self) -> int:

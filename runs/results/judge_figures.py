@@ -14,8 +14,7 @@ from runs.documents import Document
 from runs.engine.plan import MEASURES_JUDGE, OUTCOMES_PATH
 from runs.finishing import JUDGE_VERSIONS
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, Run
-from runs.models.suites import Suite
-from runs.summary.judge_spread import JUDGE_SPREAD, MEASUREMENT, JudgeSpread, SpreadFigures
+from runs.summary.judge_spread import MEASUREMENT, JudgeSpread, SpreadFigures
 
 Interval = tuple[float, float] | None
 Versions = Mapping[str, Mapping[str, int]]
@@ -63,7 +62,7 @@ def read_spreads(runs: Iterable[Run]) -> Mapping[int, RunSpread]:
     measuring = Run.objects.filter(source_run__in=list(by_id), snapshot__has_key=MEASURES_JUDGE)
     light = measuring.defer(*(name for name in HEAVY_RUN_COLUMNS if name != "summary"))
     found = {
-        pk: RunSpread(_own(run), run.number if run.measures_judge else None)
+        pk: RunSpread(run.judge_spread, run.number if run.measures_judge else None)
         for pk, run in by_id.items()
     }
     for row in light.order_by("number"):
@@ -71,29 +70,13 @@ def read_spreads(runs: Iterable[Run]) -> Mapping[int, RunSpread]:
         known = found[pk]
         if row.status in ACTIVE_RUN_STATUSES:
             found[pk] = RunSpread(known.spread, known.measured_by, row.number)
-        elif (spread := _own(row)) is not None and spread.whole is not None:
+        elif (spread := row.judge_spread) is not None and spread.whole is not None:
             found[pk] = RunSpread(spread, row.number, known.measuring)
     return found
 
 
-def suite_spread(suite: Suite) -> tuple[Run, SpreadFigures] | None:
-    """Return the newest measurement of a judge in a suite with its figures of whole results; one query."""
-    measuring = suite.runs.filter(snapshot__has_key=MEASURES_JUDGE, summary__isnull=False)
-    light = measuring.defer("snapshot", "leaf_scores").select_related("source_run")
-    for run in light.order_by("-number")[:1]:
-        spread = _own(run)
-        if spread is not None and spread.whole is not None:
-            return run, spread.whole
-    return None
-
-
 def _name(path: str) -> str:
     return "expected outcomes" if path == OUTCOMES_PATH else path.rpartition("/")[2]
-
-
-def _own(run: Run) -> JudgeSpread | None:
-    stored = (run.summary or {}).get(JUDGE_SPREAD)
-    return None if stored is None else JudgeSpread.from_json(stored)
 
 
 class SpreadFiguresDoc(Document):
