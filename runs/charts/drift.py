@@ -65,11 +65,6 @@ def find_anchor(suite: Suite) -> Anchor | None:
     return Anchor(families[key[0]][0], [first, *others[-(MAX_JUDGINGS - 1) :]])
 
 
-def has_judgings(suite: Suite) -> bool:
-    """Tell whether outputs of the suite were scored again, so that a judge can have drifted."""
-    return suite.runs.exclude(source_run=None).exists()
-
-
 def drift_picture(suite: Suite) -> Picture:
     """Return mean score, verdicts that changed and agreement with people of every judging of the anchor set."""
     anchor = find_anchor(suite)

@@ -14,7 +14,6 @@ from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from runs.charts.drawing import Picture
-from runs.charts.drift import has_judgings
 from runs.charts.heat_map import (
     HeatMap,
     HeatMapQuery,
@@ -54,8 +53,9 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
     """Show score against cost and the trend of a suite's runs."""
     suite = get_suite_or_404(slug=slug)
     page = charts_page(suite, ChartsQuery.read(request.GET))
-    context = {"suite": suite, "page": page}
-    context["has_judgings"] = has_judgings(suite)
+    # Only where outputs were judged again can a judge have drifted.
+    has_judgings = suite.runs.exclude(source_run=None).exists()
+    context = {"suite": suite, "page": page, "has_judgings": has_judgings}
     return render(request, "charts/charts.html", context)
 
 
