@@ -42,7 +42,8 @@ ALL = "all"
 STACK = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled")
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as ExecutionRecord: a picture of two runs creates forty thousand.
+@dataclass(slots=True)
 class CaseFigures:
     """A case of a run over its repetitions; None for a figure that it lacks.
 

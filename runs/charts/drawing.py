@@ -63,7 +63,8 @@ class PictureColumn:
     is_number: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: a table has a row for each of twenty thousand cases.
+@dataclass(slots=True)
 class PictureRow:
     """A row of the table: texts for readers, values for the file; `url` is the link of its first cell.
 

@@ -45,7 +45,8 @@ SHAPES: Mapping[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as CaseFigures.
+@dataclass(slots=True)
 class CasePair:
     """A case with a score in both runs."""
 

@@ -140,6 +140,10 @@ KINDS = {
 }
 VERDICTS = (Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL)
 SEVERITY = {verdict: place for place, verdict in enumerate(VERDICTS)}
+# The names of the cells of the matrix.
+CELLS: Mapping[tuple[Verdict | None, Verdict | None], str] = {
+    (before, after): f"{before}-{after}" for before in VERDICTS for after in VERDICTS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +211,7 @@ def matrix(comparison: Comparison, query: ComparisonQuery) -> Sequence[Transitio
 def _matrix_cell(
     before: Verdict, after: Verdict, counts: Mapping[str, int], query: ComparisonQuery
 ) -> TransitionCell:
-    name, steps = f"{before.value}-{after.value}", SEVERITY[after] - SEVERITY[before]
+    name, steps = CELLS[before, after], SEVERITY[after] - SEVERITY[before]
     is_on, count = query.cell == name, counts.get(name, 0)
     return TransitionCell(
         count=count,
@@ -221,9 +225,7 @@ def _matrix_cell(
 
 def _cell(change: CaseChange) -> str:
     before, after = change.baseline, change.candidate
-    if before is None or after is None or before.verdict is None or after.verdict is None:
-        return ""
-    return f"{before.verdict.value}-{after.verdict.value}"
+    return "" if before is None or after is None else CELLS.get((before.verdict, after.verdict), "")
 
 
 def _is_flip(change: CaseChange) -> bool:

@@ -376,12 +376,12 @@ class ResultRows(CaseRows):
         if self._packed is None:
             return None
         found: dict[int, list[float]] = defaultdict(list)
+        rows = self._rows_by_result
         for run, packed in self._packed.items():
             is_negated = path in self._negated_in_runs.get(run, ())
             for result, score in zip(packed.results, packed.known(path), strict=False):
-                if score is not None and result in self._rows_by_result:
-                    counted = 1.0 - score if is_negated else score
-                    found[self._rows_by_result[result]].append(counted)
+                if score is not None and (row := rows.get(result)) is not None:
+                    found[row].append(1.0 - score if is_negated else score)
         return {pk: rounded(math.fsum(scores) / len(scores)) for pk, scores in found.items()}
 
     @cached_property
@@ -500,16 +500,13 @@ class ResultRows(CaseRows):
 
     def names(self, field: Field) -> Mapping[int, Sequence[str]]:
         """Return the tags, metadata, tools, stages of errors or states of review of each case of the runs that has any."""
-        found: dict[int, list[str]] = defaultdict(list)
+        found: dict[int, Sequence[str]] = {}
         for pk, names in self._names(field):
-            found[pk] += names
-        return {
-            pk: sorted(set(names)) if len(names) > 1 else names
-            for pk, names in found.items()
-            if names
-        }
+            if names:
+                found[pk] = (*found[pk], *names) if pk in found else names
+        return {pk: names if len(names) == 1 else sorted(set(names)) for pk, names in found.items()}
 
-    def _names(self, field: Field) -> Iterable[tuple[int, Iterable[str]]]:
+    def _names(self, field: Field) -> Iterable[tuple[int, Sequence[str]]]:
         if field.source == Source.METADATA:
             return _metadata_texts(self.rows, "case__metadata", field.key)
         # As text, for thousands of cases have the same tags or tools: each list is read once.

@@ -351,7 +351,7 @@ def _review(before: Verdict | None, after: Verdict | None, reviewed: Verdict | N
 # How much a score of another tool may differ from ours.
 NEAR = 1e-6
 EXECUTED = ("scored", "error")
-VERDICTS = frozenset(Verdict)
+VERDICTS: Mapping[str, Verdict] = {verdict.value: verdict for verdict in Verdict}
 WAITING = "pending"
 NO_PARTS: Mapping[str, PartsRead] = {}
 
@@ -562,8 +562,7 @@ def _answer(
 
 
 def _is_same(result: StoredResult, decided: DecidedResult) -> bool:
-    verdict = decided.verdict.value if decided.verdict else ""
-    if (result.status, result.verdict) != (decided.status, verdict):
+    if result.status != decided.status or result.verdict != (decided.verdict or ""):
         return False
     if result.score is None or decided.score is None:
         return result.score is decided.score
@@ -574,10 +573,10 @@ def _as_stored(result: StoredResult, key: str) -> ExecutionRecord:
     return ExecutionRecord(
         key,
         result.status,
-        Verdict(result.verdict) if result.verdict else None,
+        VERDICTS.get(result.verdict),
         result.score,
         result.is_forced,
-        Verdict(result.reviewed) if result.reviewed else None,
+        VERDICTS.get(result.reviewed),
     )
 
 
