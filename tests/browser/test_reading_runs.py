@@ -10,9 +10,18 @@ from django.contrib.auth.models import User
 from playwright.sync_api import BrowserContext, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
+from evaluators.scoring.types import Verdict
 from runs.finishing import summarise_run
+from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
-from tests.support.factories import make_score, make_scored_run, make_suite
+from runs.reviews.services import ReviewDecision, decide
+from tests.support.factories import (
+    make_campaign,
+    make_score,
+    make_scored_run,
+    make_suite,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -47,14 +56,44 @@ def test_verdict_gates_and_results_are_on_the_first_screen(run_page: Page) -> No
     assert (top["y"] < 700, row["y"] < 900) == (True, True)
 
 
-def test_five_tabs_lead_to_the_first_result(run_page: Page) -> None:
-    run_page.keyboard.press("Tab")
-    run_page.keyboard.press("Tab")
-    expect(run_page.get_by_role("link", name="Skip to results")).to_be_focused()
-    run_page.keyboard.press("Enter")
-    run_page.keyboard.press("Tab")
-    run_page.keyboard.press("Tab")
-    expect(run_page.locator("#rows th a").first).to_be_focused()
+# The pages with results, and what five Tabs reach from their beginning.
+LISTS = {
+    "/": "#suite-rows tbody th a",
+    "/runs/": "#run-rows tbody th a",
+    "/search/?q=verdict+%3D+fail": "#listed th a",
+    "/targets/": "#listed th a",
+    "/campaigns/": "#listed th a",
+    "/review/": "[name=verdict]",
+    "/compare/?baseline=support:1&candidate=support:2&show=all": "#changes tbody th a",
+    "/compare/many/?suite=support": "#many tbody td a",
+    "/suites/support/": "#health tbody th a",
+    "/suites/support/cases/": "#case-rows tbody th a",
+    "/suites/support/agreement/": "#listed th a",
+    "/suites/support/runs/1/": "#rows th a",
+}
+
+
+def test_five_tabs_lead_to_the_first_result(run_page: Page, run: Run) -> None:
+    later = make_scored_run(suite=run.suite, verdicts=VERDICTS, campaign=make_campaign())
+    for result in later.results.all()[:2]:
+        waiting = ReviewItem.objects.create(
+            run=later, result=result, reasons=" borderline ", sampling_rate=0.5
+        )
+    decide(waiting, ReviewDecision(Verdict.FAIL), by=make_user(role="reviewer"))
+    summarise_run(later.pk)
+    base = run_page.url.split("/suites/")[0]
+    for path, place in LISTS.items():
+        run_page.goto(base + path)
+        tabs = 0
+        while tabs < 5 and not run_page.locator(f"{place}:focus").count():
+            run_page.keyboard.press("Tab")
+            tabs += 1
+            if run_page.locator(".skip:focus", has_text=re.compile("results|your verdict")).count():
+                run_page.keyboard.press("Enter")
+        assert run_page.locator(place).first.evaluate("e => e === document.activeElement"), path
+    # A page without a list has no link that leads nowhere.
+    run_page.goto(f"{base}/account/")
+    expect(run_page.get_by_text("Skip to results")).to_be_hidden()
 
 
 def test_counts_evaluators_and_rows_lead_to_cases_and_back_returns(run_page: Page) -> None:

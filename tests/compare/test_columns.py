@@ -75,7 +75,7 @@ def heads(page: str) -> list[str]:
 
 
 def first_row(page: str) -> list[str]:
-    row = page.split("<tbody>")[1].split("</tr>")[0]
+    row = page.split("<tbody")[1].split("</tr>")[0]
     cells = re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)
     return [" ".join(re.sub(r"<[^>]*>", " ", cell).split()) for cell in cells]
 

@@ -176,7 +176,7 @@ class TestSuiteList:
         make_scored_run(suite=dear, verdicts=["pass", "fail"])
         make_scored_run(suite=make_suite(title="Delivery"), verdicts=["pending"], status="running")
         html = page(editor, "home", **query)
-        rows = html[html.index("<tbody>") : html.index("</tbody>")]
+        rows = html[html.index("<tbody") : html.index("</tbody>")]
         found = [
             title for title in ("Delivery", "Escalation", "Refunds") if f">{title}</a>" in rows
         ]
@@ -201,7 +201,7 @@ class TestSuiteList:
             result=Run.objects.get(suite__title="C waits").results.get(),
         )
         html = page(editor, "home")
-        order = sorted(ends, key=lambda title: html.index(f">{title}</a>", html.index("<tbody>")))
+        order = sorted(ends, key=lambda title: html.index(f">{title}</a>", html.index("<tbody")))
         assert order == ["E failed", "D errors", "C waits", "B passed", "A never ran"]
 
     def test_a_filter_without_a_match_says_so_and_can_be_cleared(self, editor: Client) -> None:
