@@ -477,7 +477,10 @@ def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
     policy = run.policy
     rows = run.results.order_by().values_list("status", "verdict", "reviewed_verdict")
     counts = rows.annotate(count=Count("pk"))
-    gates = {"metrics_gate": metrics_gate(run, policy), "cases_gate": cases_gate(run, policy)}
+    rate = cases_gate(run, policy)
+    gates = {"metrics_gate": metrics_gate(run, policy), "cases_gate": rate}
+    if run.measures_judge:
+        gates = {}
     return JUnitRun(
         name=f"{run.suite.slug} {run}",
         took_ms=run.worked_ms(now=database_now()),
@@ -493,7 +496,7 @@ def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
             "status": run.status,
             "conclusion": conclusion.sentence,
             **{name: f"{gate.state} {pct(gate.share)}" for name, gate in gates.items()},
-            **({"reviews": str(reviews)} if (reviews := gates["cases_gate"].reviews) else {}),
+            **({"reviews": str(rate.reviews)} if rate.reviews else {}),
             **_repetition_properties(run),
         },
     )

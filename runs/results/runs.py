@@ -248,13 +248,21 @@ def _source(run: Run) -> dict[str, Any]:
     """Return what a row says about the run's source; that may be deleted."""
     kind = {
         "is_judged_again": vars(run).get("judged_again") is not None,
-        "measures_judge": vars(run).get("measuring") is not None,
+        "measures_judge": _measures_judge(run),
     }
     number = vars(run).get("source_number")
     if number is None:
         return kind
     url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
     return {"source_number": number, "source_url": url, **kind}
+
+
+def _measures_judge(run: Run) -> bool:
+    """Tell whether a run measures its judge; lists annotate that in place of the snapshot, or have no such run."""
+    known = vars(run)
+    if "measuring" in known:
+        return known["measuring"] is not None
+    return "snapshot" in known and run.measures_judge
 
 
 SCORE, RATE = "Mean score", "Pass rate"
@@ -281,9 +289,12 @@ class RunGate:
 
 
 def metrics_gate(run: Run, policy: PolicySpec) -> RunGate:
-    """Return the mean overall score against its threshold, over the executions that have one."""
+    """Return the mean overall score against its threshold, over the executions that have one.
+
+    The gates of a run that measures the judge are always open.
+    """
     limit = policy.metrics_pass_threshold
-    if run.is_active:
+    if run.is_active and not _measures_judge(run):
         forecast = metrics_forecast(_progress(run), policy)
         return RunGate(SCORE, forecast.so_far, limit, _live(run, forecast.state), forecast.text)
     share = run.score_sum / run.score_count if run.score_count else None
@@ -295,7 +306,7 @@ def metrics_gate(run: Run, policy: PolicySpec) -> RunGate:
 def cases_gate(run: Run, policy: PolicySpec) -> RunGate:
     """Return the share of executions that passed against its threshold; errors have not passed."""
     limit = policy.cases_pass_threshold
-    if run.is_active:
+    if run.is_active and not _measures_judge(run):
         forecast = cases_forecast(_progress(run), policy)
         passed = f"{run.pass_count} of {run.done_count} passed · " if run.done_count else ""
         note = f"{passed}{forecast.text}"
@@ -335,7 +346,7 @@ def _progress(run: Run) -> SummaryProgress:
 
 def _ended(run: Run, gate: str, share: float | None, limit: float) -> tuple[float | None, str]:
     """Judge a completed run by its summary; other runs keep their gates open (SCORING §8)."""
-    is_judged = run.status == RunStatus.COMPLETED
+    is_judged = run.status == RunStatus.COMPLETED and not _measures_judge(run)
     if run.summary:
         share = run.summary[gate]["so_far"]
         is_judged = run.summary[gate]["passed"] is not None

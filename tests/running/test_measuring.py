@@ -18,8 +18,9 @@ from runs.home.notices import LONG_RUN, ended_runs
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.results.documents import run_detail_document
+from runs.results.files import junit_run
 from runs.results.report import run_report
-from runs.results.runs import run_row, with_list_columns
+from runs.results.runs import cases_gate, conclude, metrics_gate, run_row, with_list_columns
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
 from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest
@@ -188,6 +189,15 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
         0,
         "Completed: the run measures the judge and has no gates.",
     )
+
+    # Not even while they are computed again, or while it runs.
+    for status in ("completed", "running"):
+        for found in (Run.objects.get(pk=run.pk), with_list_columns(Run.objects.all())[0]):
+            found.status, found.summary = status, None
+            gates = metrics_gate(found, run.policy), cases_gate(found, run.policy)
+            assert {gate.state for gate in gates} == {"open"}
+    properties = junit_run(run, conclude(run), url="").properties
+    assert not {"metrics_gate", "cases_gate"} & properties.keys()
 
     report = run_report(run, "")
     assert "8 of 8 results of #1, judged 2 more times" in report
