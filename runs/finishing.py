@@ -32,7 +32,7 @@ from runs.engine.review_rules import (
     verdict_like,
 )
 from runs.models.database import database_now, insert_rows
-from runs.models.judgings import read_judge_spread, sample_shares
+from runs.models.judgings import RUBRIC_KIND, read_judge_spread, sample_shares
 from runs.models.results import (
     CHUNK,
     JUDGE_PURPOSES,
@@ -54,7 +54,6 @@ from runs.summary.judge_spread import JUDGE_SPREAD
 from runs.summary.metrics import dimension_means, finals_by_key, means_by_key, metric_means
 from runs.summary.run import summarise
 
-RUBRIC_KIND = "rubric"
 # Where the summary of a run has the versions of its judges.
 JUDGE_VERSIONS = "judge_versions"
 # Rubric criteria are graded in tenths.

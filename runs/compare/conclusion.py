@@ -265,7 +265,7 @@ def _meaning(comparison: Comparison, is_breach: bool) -> str:
 class JudgeNoise:
     """The change of one figure, and how far chance of the judges alone moves it, at 95%.
 
-    `measured_by` names the runs that measured the judges.
+    `measured_by` names the runs that measured the judges, none for samples.
     """
 
     figure: str
@@ -293,17 +293,15 @@ class JudgeNoise:
 def judge_noise(comparison: Comparison) -> tuple[JudgeNoise, ...]:
     """Return the changes of mean score and pass rate beside the spread of the judges; one query.
 
-    A judge that was measured in one run only stands for the other, if evaluators and judge are the same; otherwise
-    the other moves nothing, so that the band is never too wide. Without any measurement there is nothing to return.
+    A spread that is known of one run only stands for the other, if evaluators and judge are the same; otherwise
+    the other moves nothing, so that the band is never too wide. Without any there is nothing to return.
     """
     sides = comparison.baseline, comparison.candidate
     spreads = read_spreads(side.run for side in sides)
     known = [spreads[side.run.pk] for side in sides]
     if comparison.is_comparable:
-        known = [
-            own if own.measured else other for own, other in zip(known, known[::-1], strict=True)
-        ]
-    first, second = (found.measured for found in known)
+        known = [own if own.whole else other for own, other in zip(known, known[::-1], strict=True)]
+    first, second = (found.whole for found in known)
     if first is None and second is None:
         return ()
     before, after = (side.figures for side in sides)

@@ -91,7 +91,8 @@ class EvaluatorLine:
     justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10; `rounds` holds every
     vote of a deliberation, also of one that came to no score. `spelling` is the type as suite files
     spell it where that says more than the kind: `code_judge` for a script. With `is_kept` the score is that of the
-    run whose outputs were judged again. `reaches_mark` compares the score with the pass mark; it is only written.
+    run whose outputs were judged again. `reaches_mark` compares the score with the pass mark. `samples` are the scores
+    of its samples, 0 to 1 after negation, where it took several. Both are only written.
     """
 
     name: str
@@ -114,6 +115,12 @@ class EvaluatorLine:
     is_kept: bool = False
     pass_mark: float | None = None
     reaches_mark: bool | None = None
+    samples: tuple[float, ...] = ()
+
+    @property
+    def sample_spread(self) -> float | None:
+        """Return the highest sample minus the lowest; None without several."""
+        return rounded(max(self.samples) - min(self.samples)) if self.samples else None
 
     def found(self, *, passed: bool) -> list[str]:
         """Return its hits, or its misses."""
@@ -132,6 +139,7 @@ class EvaluatorLine:
             **({"kept": True} if self.is_kept else {}),
             **({} if self.pass_mark is None else {"pass_mark": self.pass_mark}),
             **({} if self.reaches_mark is None else {"reaches_mark": self.reaches_mark}),
+            **self._samples(),
             "hits": self.found(passed=True),
             "misses": self.found(passed=False),
             "reasoning": self.reasoning,
@@ -147,6 +155,11 @@ class EvaluatorLine:
             written["evaluator_results"] = [child.as_json() for child in self.children]
             written["aggregator"] = dict(self.aggregator)
         return written
+
+    def _samples(self) -> dict[str, Any]:
+        if not self.samples:
+            return {}
+        return {"samples": list(self.samples), "sample_spread": self.sample_spread}
 
     def _on_its_scale(self) -> dict[str, float]:
         if self.raw_score is None:
@@ -174,7 +187,8 @@ class ResultLine:
     None if no price is known. `score` is written unchanged, as `overall_score` from 0 to 100 (SCORING §4.4),
     and as `raw_score` on the suite's `scale` if that is not 1. `cause` is written with the decision of
     reviewers and read without it. `outcomes_judge` is the judge of the outcomes
-    outside the tree; it is only read, never written.
+    outside the tree; it is only read, never written. `judge_spread` says how far the judgings of a measurement differ;
+    it is only written.
     """
 
     suite: str
@@ -204,6 +218,7 @@ class ResultLine:
     scale: int = 1
     outcomes_judge: EvaluatorLine | None = None
     external_scores: tuple[Mapping[str, Any], ...] = ()
+    judge_spread: Mapping[str, Any] | None = None
 
     def found(self, *, passed: bool) -> list[str]:
         """Return the hits, or the misses, of all its evaluators in tree order (SCORING §2)."""
@@ -236,6 +251,7 @@ class ResultLine:
             ),
             **self._final_evaluation(),
             **({EXTERNAL: list(self.external_scores)} if self.external_scores else {}),
+            **({"judge_spread": dict(self.judge_spread)} if self.judge_spread else {}),
             "error": self.error or None,
             "error_stage": self.error_stage or None,
             "warnings": list(self.warnings),

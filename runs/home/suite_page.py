@@ -13,14 +13,13 @@ from django.db.models import Count, F, Max, Q
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
-from runs.engine.plan import MEASURES_JUDGE
 from runs.models.reviews import ReviewItem
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.runs import RunRow, RunVerdict, run_row, run_verdict, with_list_columns
 from runs.suites.queries import Branch, GateRule, suite_rules
-from runs.summary.judge_spread import SpreadFigures
+from runs.summary.judge_spread import JUDGE_SPREAD, SpreadFigures
 
 RUNS_SHOWN = 12
 VERSIONS_SHOWN = 20
@@ -145,14 +144,16 @@ def suite_page(suite: Suite) -> SuitePage:
 
 
 def _measurement(suite: Suite) -> tuple[Run, SpreadFigures] | None:
-    """Return the newest run that measured a judge with its figures of whole results; one query."""
-    measuring = suite.runs.filter(snapshot__has_key=MEASURES_JUDGE, summary__isnull=False)
-    light = measuring.defer("snapshot", "leaf_scores").select_related("source_run")
-    for run in light.order_by("-number")[:1]:
-        spread = run.judge_spread
-        if spread is not None and spread.whole is not None:
-            return run, spread.whole
-    return None
+    """Return the newest run that shows the spread of its judge, with the figures of whole results; one query.
+
+    It measured the judge of its source, or its evaluators took several samples.
+    """
+    known = suite.runs.filter(**{f"summary__{JUDGE_SPREAD}__whole__results__gt": 0})
+    run = known.defer("leaf_scores").select_related("source_run").order_by("-number").first()
+    spread = None if run is None else run.judge_spread
+    if run is None or spread is None or spread.whole is None:
+        return None
+    return run, spread.whole
 
 
 def _earlier(suite: Suite) -> Sequence[RecentVersionRow]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from django.db.models import Q
 
-from evaluators.kinds import all_kinds
+from evaluators.kinds import all_kinds, get_kind, read_config
+from evaluators.scoring.samples import MEDIAN, combine_samples
+from evaluators.scoring.score_tree import Rules, rules_for
 from evaluators.scoring.tree import EvaluatorSpec, walk
-from evaluators.scoring.types import DomainError
+from evaluators.scoring.types import DomainError, Outcome, Score
 from runs.engine.plan import (
     MEASURES_JUDGE,
     OUTCOMES_PATH,
@@ -21,16 +25,27 @@ from runs.engine.plan import (
 from runs.models.database import among
 from runs.models.results import CHUNK, EvaluatorScore, Result, ResultStatus, ScoreState
 from runs.models.runs import Run
+from runs.models.stored import read_outcome
 from runs.summary.judge_spread import (
+    DRAWINGS,
     MEASUREMENT,
     SAMPLES,
     JudgeSpread,
     Judgings,
+    Opinion,
+    Picks,
     SpreadFigures,
+    draw_again,
+    measure_drawings,
     measure_spread,
 )
 
 WHOLE = ""
+RUBRIC_KIND = "rubric"
+# Where the details of a score have what each sample said, for kinds that can score again.
+SAMPLES_IN = ("samples", "iterations")
+# Their rows are read whole.
+RESULTS_AT_ONCE = 200
 # An output of the source: its case and its repetition.
 Place = tuple[int, int]
 HAS_SAMPLES = Q(details__has_key="sample_scores") | Q(details__has_key="overall_scores")
@@ -55,41 +70,59 @@ def sample_shares(
     return samples or [score / scale for score in overall or ()]
 
 
-def _measured(run: Run, root: EvaluatorSpec, own: Mapping[int, EvaluatorSpec]) -> JudgeSpread:
-    """Return the spread of a measurement with the scores that stood in its source, unless they were replaced."""
-    facts = run.snapshot[MEASURES_JUDGE]
-    times = facts["times"]
+@dataclass(frozen=True, slots=True)
+class JudgedAgain:
+    """The outputs that a measurement judged again.
+
+    `again` has the place of each of its results by id, `stood` that of each result of the source whose score counts
+    as a judging too: it was not replaced since. `judgings` are scores and verdicts.
+    """
+
+    again: Mapping[int, Place]
+    stood: Mapping[int, Place]
+    judgings: Mapping[Place, Sequence[tuple[float, str]]]
+
+    def of_place(self, place: Place) -> Judgings:
+        """Return the judgings of one output."""
+        scores, verdicts = zip(*self.judgings[place], strict=True)
+        return Judgings(str(place[0]), scores, verdicts)
+
+
+def read_judged_again(run: Run) -> JudgedAgain:
+    """Return what a measurement judged again; two queries."""
+    times = run.snapshot[MEASURES_JUDGE]["times"]
     columns = ("pk", "case_id", "repetition", "score", "verdict")
     scored = Result.objects.filter(status=ResultStatus.SCORED, score__isnull=False).exclude(
         verdict=""
     )
-    places: dict[int, Place] = {}
-    whole: dict[Place, list[tuple[float, str]]] = defaultdict(list)
+    again: dict[int, Place] = {}
+    stood: dict[int, Place] = {}
+    judgings: dict[Place, list[tuple[float, str]]] = defaultdict(list)
     for pk, case, repetition, score, verdict in scored.filter(run=run).values_list(*columns):
-        place = places[pk] = (case, (repetition - 1) // times)
-        whole[place].append((score, verdict))
-    stood = scored.filter(run=run.source_run_id or 0, finished_at__lte=run.created_at)
-    cases = {case for case, _ in whole}
-    for pk, case, repetition, score, verdict in stood.filter(case__in=cases).values_list(*columns):
+        place = again[pk] = (case, (repetition - 1) // times)
+        judgings[place].append((score, verdict))
+    source = scored.filter(run=run.source_run_id or 0, finished_at__lte=run.created_at)
+    cases = {case for case, _ in judgings}
+    for pk, case, repetition, score, verdict in source.filter(case__in=cases).values_list(*columns):
         place = (case, repetition - 1)
-        if place in whole:
-            places[pk] = place
-            whole[place].append((score, verdict))
-    figures = _figures(run, root, own, _asked_scores(places, root, own))
+        if place in judgings:
+            stood[pk] = place
+            judgings[place].append((score, verdict))
+    return JudgedAgain(again, stood, judgings)
+
+
+def _measured(run: Run, root: EvaluatorSpec, own: Mapping[int, EvaluatorSpec]) -> JudgeSpread:
+    """Return the spread of a measurement with the scores that stood in its source."""
+    facts = run.snapshot[MEASURES_JUDGE]
+    found = read_judged_again(run)
+    places = {**found.again, **found.stood}
     return JudgeSpread(
         MEASUREMENT,
         drawn=facts["results"],
         eligible=facts["of"],
-        times=times,
-        whole=measure_spread(
-            WHOLE,
-            (
-                Judgings(str(case), *zip(*pairs, strict=True))
-                for (case, _), pairs in sorted(whole.items())
-            ),
-            seed=run.pk,
-        ),
-        evaluators=figures,
+        times=facts["times"],
+        whole=measure_spread(WHOLE, map(found.of_place, sorted(found.judgings)), seed=run.pk),
+        evaluators=_figures(run, root, own, _asked_scores(places, root, own)),
     )
 
 
@@ -99,24 +132,106 @@ def _sampled(run: Run, root: EvaluatorSpec, own: Mapping[int, EvaluatorSpec]) ->
         return None
     rows = EvaluatorScore.objects.filter(HAS_SAMPLES, result__run=run, state=ScoreState.SCORED)
     columns = (
-        *("result__case_id", "result__repetition", "position", "path", "scale"),
-        *("details__sample_scores", "details__overall_scores"),
+        *("result_id", "result__case_id", "result__repetition", "position", "path", "kind"),
+        *("scale", "details__sample_scores", "details__overall_scores"),
     )
-    figures = _figures(
-        run,
-        root,
-        own,
-        (
-            (position, path, (case, repetition), score)
-            for case, repetition, position, path, scale, *samples in rows.order_by()
-            .values_list(*columns)
-            .iterator(CHUNK)
-            for score in sample_shares(scale, *samples)
-        ),
-    )
+    # By result the number of samples of each evaluator, and the results whose samples differ.
+    counts: dict[int, dict[str, int]] = defaultdict(dict)
+    varied: set[int] = set()
+    scores = []
+    found = rows.order_by().values_list(*columns).iterator(CHUNK)
+    for pk, case, repetition, position, path, kind, scale, *samples in found:
+        given = sample_shares(scale, *samples)
+        scores += [(position, path, (case, repetition), score) for score in given]
+        if path != OUTCOMES_PATH and len(given) > 1:
+            counts[pk][path] = len(given)
+            # Criteria can differ between equal scores.
+            if kind == RUBRIC_KIND or min(given) != max(given):
+                varied.add(pk)
+    figures = _figures(run, root, own, iter(scores))
     if not figures:
         return None
-    return JudgeSpread(SAMPLES, run.execution_count, run.execution_count, evaluators=figures)
+    return JudgeSpread(
+        SAMPLES,
+        run.execution_count,
+        run.execution_count,
+        whole=_drawn_again(run, root, own, counts, varied),
+        evaluators=figures,
+    )
+
+
+def _drawn_again(
+    run: Run,
+    root: EvaluatorSpec,
+    own: Mapping[int, EvaluatorSpec],
+    counts: Mapping[int, Mapping[str, int]],
+    varied: Set[int],
+) -> SpreadFigures | None:
+    """Return the spread of whole results by drawing their samples again.
+
+    None where expected outcomes decide: their samples are not kept by outcome.
+    """
+    policy = run.readable_policy()
+    if policy.outcomes_decide:
+        return None
+    scored = run.results.filter(
+        pk__in=among(counts), status=ResultStatus.SCORED, score__isnull=False
+    ).exclude(verdict="")
+    rows: Any = scored.order_by("position", "repetition", "id")
+    stood = {pk: facts for pk, *facts in rows.values_list("pk", "case_id", "score", "verdict")}
+    judgings = {}
+    for pk, (case, score, verdict) in stood.items():
+        if pk not in varied:
+            judgings[pk] = Judgings(str(case), [score] * DRAWINGS, [verdict] * DRAWINGS)
+    drawn = [pk for pk in stood if pk in varied]
+    for start in range(0, len(drawn), RESULTS_AT_ONCE):
+        some = drawn[start : start + RESULTS_AT_ONCE]
+        by_result: dict[int, dict[str, Outcome]] = defaultdict(dict)
+        for row in EvaluatorScore.objects.filter(result__in=among(some)).order_by():
+            by_result[row.result_id][row.path] = read_outcome(row, None)
+        for pk in some:
+            case = stood[pk][0]
+            tree = own.get(case, root)
+            judge = partial(_judge, rules_for(tree, policy), dict(walk(tree)), by_result[pk])
+            try:
+                found = draw_again(str(case), counts[pk], judge, seed=pk)
+            except DomainError:
+                # Another tool's samples, or ones that these settings cannot combine.
+                continue
+            if found is not None:
+                judgings[pk] = found
+    samples = sum(sum(counts[pk].values()) for pk in judgings)
+    in_order = (judgings[pk] for pk in stood if pk in judgings)
+    return measure_drawings(in_order, samples=samples, seed=run.pk)
+
+
+def _judge(
+    rules: Rules,
+    nodes: Mapping[str, EvaluatorSpec],
+    outcomes: Mapping[str, Outcome],
+    picks: Picks,
+) -> Opinion:
+    """Return score and verdict of a result with other samples of its evaluators."""
+    picked = {path: _pick(nodes[path], outcomes[path], some) for path, some in picks.items()}
+    decided = rules.decide_verdict({**outcomes, **picked})
+    return decided.score, decided.verdict and decided.verdict.value
+
+
+def _pick(node: EvaluatorSpec, outcome: Outcome, some: Sequence[int]) -> Outcome:
+    """Return the score of an evaluator from some of its samples, combined as its kind combines them."""
+    if not isinstance(outcome, Score):
+        return outcome
+    details, kind = outcome.details, get_kind(node.kind)
+    parts = {
+        name: [details[name][place] for place in some] for name in SAMPLES_IN if details.get(name)
+    }
+    if kind.rescore is not None and parts:
+        return kind.rescore(read_config(node.kind, node.config), {**details, **parts})
+    given = sample_shares(
+        outcome.scale, details.get("sample_scores"), details.get("overall_scores")
+    )
+    way = details.get("samples_by", MEDIAN)
+    return replace(outcome, score=combine_samples([given[place] for place in some], way).score)
 
 
 def _asked_scores(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Count, F, Max, Sum, Value, When
+from django.db.models import Case, CharField, Count, F, Max, Sum, Value, When
 
 from evaluators.kinds import shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError
@@ -41,6 +41,7 @@ from runs.formats.results_writing import EvaluatorLine, ResultLine, write_result
 from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import csv_parts
 from runs.models.database import TextBytes, among, database_now, read_ids
+from runs.models.judgings import sample_shares
 from runs.models.results import (
     EvaluatorScore,
     ExternalScore,
@@ -64,9 +65,11 @@ from runs.results.case_rows import (
 from runs.results.documents import case_lines
 from runs.results.external_scores import ExternalScoreDoc, external_scores
 from runs.results.groups import group_list, group_rows
+from runs.results.judge_figures import result_spreads, sampled_paths
 from runs.results.result_state import cause_text, result_cause
 from runs.results.run_figures import run_repetitions
 from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate
+from runs.summary.judge_spread import JUDGE_SPREAD, SpreadFigures
 
 CHUNK = 1_000
 # An output may have many megabytes.
@@ -83,12 +86,16 @@ RESULT_COLUMNS = (
 SCORE_COLUMNS = (
     *("result_id", "path", "kind", "state", "score", "raw_score", "scale", "weight"),
     *("input_tokens", "output_tokens", "cost_usd", "latency_ms", "reasoning", "findings"),
-    *("written_details", "is_kept"),
+    *("written_details", "is_kept", "sample_scores", "overall_scores"),
 )
 # Only of these are details in the file; others are many and long.
 WITH_DETAILS = (HYBRID_KIND, DELIBERATION_KIND, METRICS_KIND)
 OUTPUT_COLUMNS = ("pk", "text", "outcomes", "removed_at", "removed_by", "decision__cause")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
+
+NOTHING = Value(None, CharField())
+# Of the judgings of one result, in its line.
+SPREAD_FIGURES = ("judgings", "flips", "deviation")
 
 # A row of some columns of a model, with their names.
 Row = Any
@@ -108,24 +115,32 @@ def listed_ids(run: Run, query: ResultsQuery, cases: Sequence[int] | None = None
 def result_lines(run: Run, ids: Sequence[int] | None = None) -> Iterator[ResultLine]:
     """Return the executions of a run, perhaps only these, in the order of its suite.
 
-    One query finds them, four more read each batch of 1,000, and one each 4 MB of outputs. Raises
-    UnreadableSnapshotError at once for a run of another version.
+    One query finds them, one asks whether the judge was measured, four more read each batch of 1,000, and one each
+    4 MB of outputs. Raises UnreadableSnapshotError at once for a run of another version.
     """
     return _lines(run, read_plan(run.snapshot), ids)
 
 
 def _lines(run: Run, plan: Plan, ids: Sequence[int] | None) -> Iterator[ResultLine]:
-    for _, line in _results_with_lines(run, plan, ids):
+    for _, line in _results_with_lines(run, plan, ids, result_spreads(run)):
         yield line
 
 
 def _results_with_lines(
-    run: Run, plan: Plan, ids: Sequence[int] | None, *, texts: bool = False
+    run: Run,
+    plan: Plan,
+    ids: Sequence[int] | None,
+    spreads: Mapping[int, SpreadFigures],
+    *,
+    texts: bool = False,
 ) -> Iterator[tuple[Row, ResultLine]]:
     if ids is None:
         ids = listed_ids(run, ResultsQuery())
     for start in range(0, len(ids), CHUNK):
-        yield from _some(run, plan, ids[start : start + CHUNK], texts=texts)
+        for result, line in _some(run, plan, ids[start : start + CHUNK], texts=texts):
+            if (spread := spreads.get(result.pk)) is not None:
+                line.judge_spread = {name: getattr(spread, name) for name in SPREAD_FIGURES}
+            yield result, line
 
 
 def _some(
@@ -137,6 +152,7 @@ def _some(
     outputs = _outputs(ids)
     output = next(outputs, None)
     rows: dict[int, dict[str, Row]] = defaultdict(dict)
+    has_samples = JUDGE_SPREAD in (run.summary or {})
     # A line has no place for the root.
     scores = (
         EvaluatorScore.objects.filter(result_id__in=among(ids))
@@ -145,6 +161,9 @@ def _some(
             written_details=Case(When(kind__in=WITH_DETAILS, then="details")),
             # Only such a run has scores of another.
             is_kept=F("details__kept") if run.is_judged_again else Value(False),
+            # Only such a run has evaluators with several samples, or measures its judge.
+            sample_scores=F("details__sample_scores") if has_samples else NOTHING,
+            overall_scores=F("details__overall_scores") if has_samples else NOTHING,
         )
         .order_by()
     )
@@ -283,7 +302,14 @@ def _evaluator(node: EvaluatorSpec, rows: Mapping[str, Row], path: str) -> Evalu
         is_kept=path in rows and bool(row.is_kept),
         pass_mark=node.pass_mark,
         reaches_mark=node.reaches_mark(score) if row.state == ScoreState.SCORED else None,
+        samples=_samples(node, row) if path in rows else (),
     )
+
+
+def _samples(node: EvaluatorSpec, row: Row) -> tuple[float, ...]:
+    """Return the scores of several samples as they count."""
+    given = sample_shares(row.scale, row.sample_scores, row.overall_scores)
+    return tuple(rounded(node.counted_score(score)) for score in given) if len(given) > 1 else ()
 
 
 def _spelling(node: EvaluatorSpec) -> str:
@@ -369,7 +395,8 @@ COLUMNS = (
 TEXT_COLUMNS = ("input", "output")
 # A row names its case by key and title.
 OF_CASE = {"case": ("case", "title"), "tag": ("tags",)}
-SCORE, REACHES_MARK, METRIC, DIMENSION = "score", "reaches_mark", "metric", "dimension"
+SCORE, METRIC, DIMENSION = "score", "metric", "dimension"
+REACHES_MARK, SAMPLE_SPREAD = "reaches_mark", "sample_spread"
 # A column of an evaluator: what it holds, the path, and the key of a metric or dimension.
 Part = tuple[str, str, str]
 
@@ -383,20 +410,24 @@ def results_csv(
 
     Scores are 0 to 1, `raw_score` is on the suite's `scale`, those of evaluators are after negation;
     metrics are 0 to 5, dimensions 0 to 10, costs US dollars, latencies milliseconds. `score:` columns
-    are named by evaluators' paths, and so are `reaches_mark:` ones, yes or no, of those with a pass mark; `metric:`
-    and `dimension:` ones by the path and the key, `external:` ones by the source and the name, 0 to 1 or a label.
-    Raises UnreadableSnapshotError for a run of another version.
+    are named by evaluators' paths, and so are `reaches_mark:` ones, yes or no, of those with a pass mark, and
+    `sample_spread:` ones of those with several samples; `metric:` and `dimension:` ones by the path and the key,
+    `external:` ones by the source and the name, 0 to 1 or a label. Where the judge was measured, `judge_` columns
+    say how far the judgings of a result differ. Raises UnreadableSnapshotError for a run of another version.
     """
-    found = _results_with_lines(run, read_plan(run.snapshot), ids, texts=texts)
+    spreads = result_spreads(run)
+    found = _results_with_lines(run, read_plan(run.snapshot), ids, spreads, texts=texts)
     parts = [*_scores(run), *_judged(run)]
     names = [f"{kind}:{path}/{key}" if key else f"{kind}:{path}" for kind, path, key in parts]
     names += [f"external:{name}" for name in run.external_names]
+    names += [f"judge_{name}" for name in SPREAD_FIGURES if spreads]
     rows = (
         [
             *_row(line, result.case__title),
             *((conversation_text(result.case__input), line.output) if texts else ()),
             *_part_scores(line, parts),
             *_external(line, run.external_names),
+            *((line.judge_spread or {}).get(name) for name in SPREAD_FIGURES if spreads),
         ]
         for result, line in found
     )
@@ -412,10 +443,13 @@ def _scores(run: Run) -> Iterator[Part]:
     root = read_plan(run.snapshot).root
     in_order = [path for path, _ in walk(root) if path in scored]
     marked = {*pass_marks(root)}.union(*(pass_marks(tree) for _, _, tree in run.own_trees(root)))
+    sampled = sampled_paths(run)
     for path in dict.fromkeys((*in_order, *sorted(scored))):
         yield SCORE, path, ""
         if path in marked:
             yield REACHES_MARK, path, ""
+        if path in sampled:
+            yield SAMPLE_SPREAD, path, ""
 
 
 def _judged(run: Run) -> Sequence[Part]:
@@ -453,6 +487,7 @@ def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
         scores[SCORE, path, ""] = evaluator.score
         if evaluator.reaches_mark is not None:
             scores[REACHES_MARK, path, ""] = "yes" if evaluator.reaches_mark else "no"
+        scores[SAMPLE_SPREAD, path, ""] = evaluator.sample_spread
         for metric in evaluator.metrics:
             scores[METRIC, path, str(metric["key"])] = metric.get("score")
         dimensions = (evaluator.final_evaluation or {}).get("final_dimensions", {})

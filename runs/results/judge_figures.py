@@ -5,7 +5,7 @@ How far it differs comes from the newest measurement of it, else from its sample
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,8 +13,15 @@ from evaluators.templatetags.figures import counted
 from runs.documents import Document
 from runs.engine.plan import MEASURES_JUDGE, OUTCOMES_PATH
 from runs.finishing import JUDGE_VERSIONS
+from runs.models.judgings import read_judged_again
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, Run
-from runs.summary.judge_spread import MEASUREMENT, JudgeSpread, SpreadFigures
+from runs.summary.judge_spread import (
+    MEASUREMENT,
+    SAMPLES,
+    JudgeSpread,
+    SpreadFigures,
+    measure_spread,
+)
 
 Interval = tuple[float, float] | None
 Versions = Mapping[str, Mapping[str, int]]
@@ -32,10 +39,20 @@ class RunSpread:
     measuring: int | None = None
 
     @property
+    def whole(self) -> SpreadFigures | None:
+        """Return the figures of whole results, None where nobody knows them."""
+        return None if self.spread is None else self.spread.whole
+
+    @property
     def measured(self) -> SpreadFigures | None:
         """Return the figures of whole results that were drawn and judged again, None without any."""
         is_measured = self.spread is not None and self.spread.basis == MEASUREMENT
-        return self.spread.whole if self.spread is not None and is_measured else None
+        return self.whole if is_measured else None
+
+    @property
+    def whole_is_drawn(self) -> bool:
+        """Tell whether the figures of whole results come from their samples."""
+        return self.whole is not None and self.measured is None
 
     @property
     def has_repetitions(self) -> bool:
@@ -47,7 +64,7 @@ class RunSpread:
         """Return the figures by evaluator with its name; those of whole results come first, with none."""
         if self.spread is None:
             return ()
-        whole = [("", self.spread.whole)] if self.spread.whole is not None else []
+        whole = [("", self.whole)] if self.whole is not None else []
         return [*whole, *((_name(figures.path), figures) for figures in self.spread.evaluators)]
 
 
@@ -75,6 +92,28 @@ def read_spreads(runs: Iterable[Run]) -> Mapping[int, RunSpread]:
     return found
 
 
+def result_spreads(run: Run) -> Mapping[int, SpreadFigures]:
+    """Return how far the judgings of a result differ, by id, of those that the newest measurement judged again."""
+    if run.measures_judge or not run.judge_name:
+        return {}
+    number = run_spread(run).measured_by
+    if number is None:
+        return {}
+    found = read_judged_again(Run.objects.get(suite=run.suite_id, number=number))
+    figures = (
+        (pk, measure_spread("", [found.of_place(place)], seed=pk))
+        for pk, place in found.stood.items()
+    )
+    return {pk: spread for pk, spread in figures if spread is not None}
+
+
+def sampled_paths(run: Run) -> Collection[str]:
+    """Return the paths of the evaluators that took several samples of a result, for a run with figures."""
+    spread = run.judge_spread
+    is_sampled = spread is not None and spread.basis == SAMPLES
+    return [figures.path for figures in spread.evaluators] if spread and is_sampled else []
+
+
 def _name(path: str) -> str:
     return "expected outcomes" if path == OUTCOMES_PATH else path.rpartition("/")[2]
 
@@ -89,7 +128,7 @@ class SpreadFiguresDoc(Document):
     results: int
     """How many results they are of: those with two judgings or more."""
     judgings: int
-    """How many judgings these have together."""
+    """How many judgings these have together; of whole results by samples, how many samples."""
     flips: float | None
     """The share of verdicts that another judging would change, 0 to 1: pairs of judgings that differ."""
     flips_interval: Interval
@@ -126,7 +165,8 @@ class JudgeSpreadDoc(Document):
     times: int
     """How many more times each was judged; 0 for samples."""
     whole: SpreadFiguresDoc | None
-    """Scores and verdicts of whole results; null for samples."""
+    """Scores and verdicts of whole results. By samples: those of each evaluator drawn again, independently and by the
+    rules of the run (bootstrap, Efron 1979); evaluators with one sample stay as they are. Null where outcomes decide."""
     evaluators: list[SpreadFiguresDoc]
     """The same for each evaluator that asks a judge."""
 

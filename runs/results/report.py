@@ -10,6 +10,7 @@ from evaluators.templatetags.figures import (
     GAPS,
     counted,
     duration,
+    interval,
     money,
     money_parts,
     pct,
@@ -21,6 +22,7 @@ from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE
 from runs.models.results import ResultOutput
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
+from runs.results.judge_figures import run_spread
 from runs.results.result_state import result_cause
 from runs.results.run_figures import Proportion, RunRepetitions, run_repetitions
 from runs.results.runs import RunGate, cases_gate, metrics_gate
@@ -51,6 +53,7 @@ def summary_table(run: Run) -> str:
         ("Errors", f"{run.error_count} of {run.execution_count}"),
         *_repetition_rows(run_repetitions(run), run.scale),
         *_source_rows(run),
+        *_spread_rows(run),
         *_cost_rows(run_costs(run)),
     ]
     width = max(len(name) for name, _ in rows)
@@ -84,6 +87,16 @@ def _source_rows(run: Run) -> list[tuple[str, str]]:
         return [("Outputs", f"{drawn}, judged {counted(facts['times'], 'more time')}")]
     of = f"{run.done_count} of {source['results']} of #{source['run']}"
     return [("Outputs", f"{of}, judged again; their target cost was paid there")]
+
+
+def _spread_rows(run: Run) -> list[tuple[str, str]]:
+    """Return the row about the spread of the judge; none while nobody knows it."""
+    whole = run_spread(run).whole if run.judge_name else None
+    if whole is None or whole.flips is None:
+        return []
+    share = f"{pct(whole.flips)} of verdicts (95% CI {interval(whole.flips_interval)})"
+    of = counted(whole.results, "result")
+    return [("Judge asked again", f"would change {share}, over {of}".translate(GAPS))]
 
 
 def _share(share: Proportion) -> str:

@@ -6,7 +6,7 @@ A judging is one opinion about one output: the score that stands, one of a measu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ MEASUREMENT, SAMPLES = "measurement", "samples"
 # Where the summary of a run has it.
 JUDGE_SPREAD = "judge_spread"
 Interval = tuple[float, float] | None
+# Which samples of each evaluator are picked, by path; a score and a verdict, None for a result without.
+Picks = Mapping[str, Sequence[int]]
+Opinion = tuple[float | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ class JudgeSpread:
     """The spread of a run's judge, by measurement or by samples.
 
     A measurement judged `drawn` of `eligible` results `times` more; each had the same probability to be drawn.
-    Samples are those of every result. `whole` is that of scores and verdicts of whole results.
+    Samples are those of every result. `whole` is that of scores and verdicts of whole results: of those judged again,
+    or of those whose samples are drawn again (`draw_again`).
     """
 
     basis: str
@@ -96,6 +100,61 @@ class JudgeSpread:
         whole = values["whole"] and SpreadFigures.from_json(values["whole"])
         evaluators = tuple(SpreadFigures.from_json(entry) for entry in values["evaluators"])
         return cls(**{**values, "whole": whole, "evaluators": evaluators})
+
+
+# How often the samples of a result are drawn again.
+DRAWINGS = 50
+
+
+def draw_again(
+    case: str, counts: Mapping[str, int], judge: Callable[[Picks], Opinion], *, seed: int
+) -> Judgings | None:
+    """Return judgings of a whole result that other samples of the same judges would have given.
+
+    The bootstrap (Efron, "Bootstrap methods: another look at the jackknife", 1979): as many samples as an evaluator
+    has, `counts` by path, are drawn from them with replacement, for each evaluator independently. `judge` decides by
+    the rules of the run with the picked samples; everything else stays as it is. Few samples vary somewhat less
+    than the judge. None where a drawing has no verdict, for it would run evaluators that were not run.
+    """
+    import numpy as np
+
+    chance = np.random.default_rng(seed)
+    drawn = {path: chance.integers(count, size=(DRAWINGS, count)) for path, count in counts.items()}
+    known: dict[tuple[tuple[int, ...], ...], Opinion] = {}
+    opinions = []
+    for place in range(DRAWINGS):
+        # Their order makes no difference.
+        picks = {path: tuple(sorted(map(int, rows[place]))) for path, rows in drawn.items()}
+        key = tuple(picks.values())
+        if key not in known:
+            known[key] = judge(picks)
+        opinions.append(known[key])
+    scores = [score for score, _ in opinions if score is not None]
+    verdicts = [verdict for _, verdict in opinions if verdict is not None]
+    if len(scores) < DRAWINGS or len(verdicts) < DRAWINGS:
+        return None
+    return Judgings(case, scores, verdicts)
+
+
+def measure_drawings(
+    outputs: Iterable[Judgings], *, samples: int, seed: int
+) -> SpreadFigures | None:
+    """Return how far drawings of `draw_again` differ; `judgings` are the samples that they are drawn from.
+
+    They do not tell judge and target apart, because the drawings of an output share its samples.
+    """
+    figures = measure_spread("", outputs, seed=seed)
+    if figures is None:
+        return None
+    return replace(
+        figures,
+        judgings=samples,
+        repeated=0,
+        judge_variance=None,
+        target_variance=None,
+        judge_share=None,
+        judge_share_interval=None,
+    )
 
 
 def measure_spread(path: str, outputs: Iterable[Judgings], *, seed: int) -> SpreadFigures | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from decimal import Decimal
 
 import pytest
@@ -14,11 +16,12 @@ from runs.compare.documents import comparison_document
 from runs.compare.rules import Tolerances
 from runs.costs import run_costs
 from runs.execution.run_worker import work_on_run
+from runs.formats.results_writing import write_results
 from runs.home.notices import LONG_RUN, ended_runs
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.results.documents import run_detail_document
-from runs.results.files import junit_run
+from runs.results.files import junit_run, result_lines, results_csv
 from runs.results.report import run_report
 from runs.results.runs import cases_gate, conclude, metrics_gate, run_row, with_list_columns
 from runs.running.judging_again import judge_again
@@ -202,6 +205,9 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
     report = run_report(run, "")
     assert "8 of 8 results of #1, judged 2 more times" in report
     assert "Pass rate" not in report
+    for text in (report, run_report(source, "")):
+        assert "Judge asked again" in text
+        assert "would change 66.6% of verdicts (95% CI " in text
 
     document = client.get(reverse("runs:run-summary-file", args=place)).json()
     spread = document["judge_spread"]
@@ -213,6 +219,15 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
     assert right["judge_variance"] == pytest.approx(2 / 3 / 2)
     assert (right["target_variance"], right["judge_share"]) == (0, 1)
     assert spread["whole"]["deviation"] == pytest.approx((1 / 12) ** 0.5)
+
+    # Its files have the judgings of each result: those of the measurement and the one that stood.
+    lines = [json.loads(line) for line in write_results(result_lines(source))]
+    assert {json.dumps(line["judge_spread"]) for line in lines} == {
+        json.dumps({"judgings": 3, "flips": 0.666666667, "deviation": 0.288675135})
+    }
+    rows = list(csv.DictReader("".join(results_csv(source)).splitlines()))
+    assert {(row["judge_judgings"], row["judge_flips"]) for row in rows} == {("3", "0.666666667")}
+    assert "judge_spread" not in "".join(write_results(result_lines(run)))
 
     # The next run is better by less than the judge alone moves the mean: its first result has a miss.
     model_server.behave(opinion(0), then=opinion(1))
@@ -259,9 +274,39 @@ def test_a_run_with_samples_tells_the_spread_of_one_sample_without_any_call(
     run.refresh_from_db()
     assert run.summary is not None
     spread = JudgeSpread.from_json(run.summary[JUDGE_SPREAD])
-    assert (spread.basis, spread.whole) == ("samples", None)
+    assert (spread.basis, spread.eligible) == ("samples", 2)
+    # The median of C-0 turns in 7 of 27 drawings, and with it the verdict; that of C-1 never.
+    whole = spread.whole
+    assert whole is not None
+    assert (whole.results, whole.judgings) == (2, 6)
+    assert whole.flips == pytest.approx(7 / 27 * 20 / 27, abs=0.1)
+    assert whole.flips
     [right] = spread.evaluators
     assert (right.results, right.judgings, right.flips) == (2, 6, pytest.approx(1 / 3))
     assert right.deviation == pytest.approx((2 / 3 / 4) ** 0.5)
     page = make_client(make_user(name="mira")).get(reverse("runs:run", args=(suite.slug, 1)))
-    assert "From the samples of 2 results" in page.content.decode()
+    shown = " ".join(page.content.decode().split())
+    assert "From the samples of 2 results" in shown
+    assert "6 samples of 2 results" in shown
+    assert "(bootstrap, Efron 1979)" in shown
+    health = make_client(make_user(name="noor")).get(reverse("runs:suite", args=(suite.slug,)))
+    by_samples = f'by the samples of 2 results of <a href="{reverse("runs:run", args=(suite.slug, 1))}">run #1</a>'
+    assert by_samples in " ".join(health.content.decode().split())
+    lines = [json.loads(line) for line in write_results(result_lines(run))]
+    # As they count, inverted.
+    [evaluator, check] = lines[0]["evaluator_results"]
+    assert (evaluator["samples"], evaluator["sample_spread"]) == ([1, 1, 0], 1)
+    assert "samples" not in check
+    rows = list(csv.DictReader("".join(results_csv(run)).splitlines()))
+    assert [row["sample_spread:right"] for row in rows] == ["1.0", "0.0"]
+
+    # A comparison warns by them too; the same evaluators and judge stand for the run beside it.
+    model_server.behave(*map(opinion, (1, 1, 0)), then=opinion(0))
+    target = run.target
+    assert target is not None
+    again = start_run(suite=suite, target=target, started_by=None)
+    work_on_run(again.pk)
+    compared = build_comparison(run, Run.objects.get(pk=again.pk), Tolerances())
+    [score, _] = comparison_document(compared).judge_noise
+    assert (score.change, score.measured_by) == (-0.25, ())
+    assert score.is_inside

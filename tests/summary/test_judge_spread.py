@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from statistics import fmean, median
 
 import pytest
 from scipy.stats import binomtest
 
-from runs.summary.judge_spread import Judgings, judge_band, measure_spread, pairs_apart
+from runs.summary.judge_spread import (
+    Judgings,
+    Opinion,
+    Picks,
+    draw_again,
+    judge_band,
+    measure_drawings,
+    measure_spread,
+    pairs_apart,
+)
 
 # Sokal and Rohlf, "Biometry", box 10.1: wings of four mosquitoes from each of three cages, each measured twice.
 MOSQUITOES = {
@@ -88,6 +101,45 @@ def test_turned_verdicts_are_the_pairs_that_disagree_of_fleiss_with_an_interval_
     one = binomtest(0, 1).proportion_ci(method="wilson")
     assert steady.flips_interval == pytest.approx(tuple(one))
     assert measure_spread("", [Judgings("a", (1,))], seed=1) is None
+
+
+def test_samples_drawn_again_turn_as_many_verdicts_as_the_distribution_of_their_median_says() -> (
+    None
+):
+    samples = {"tone": (0, 0, 1), "facts": (0, 1, 1)}
+
+    def turned(judge: Callable[[Picks], Opinion]) -> float:
+        counts = {path: len(given) for path, given in samples.items()}
+        drawn = [draw_again("a", counts, judge, seed=seed) for seed in range(400)]
+        assert drawn[7] == draw_again("a", counts, judge, seed=7)
+        return fmean(pairs_apart(found.verdicts) for found in drawn if found)
+
+    def agreed(*paths: str) -> Callable[[Picks], Opinion]:
+        def judge(picks: Picks) -> Opinion:
+            scores = [median(samples[path][place] for place in picks[path]) for path in paths]
+            return min(scores), "pass" if min(scores) else "fail"
+
+        return judge
+
+    # A median of 1 needs two or three ones of three: 7 of 27 drawings of the first, 20 of 27 of the second.
+    tone, facts = Fraction(7, 27), Fraction(20, 27)
+    for judge, share in (
+        (agreed("tone"), tone),
+        (agreed("facts"), facts),
+        # The evaluators are drawn independently of each other.
+        (agreed("tone", "facts"), tone * facts),
+    ):
+        assert turned(judge) == pytest.approx(float(2 * share * (1 - share)), abs=0.01)
+
+    # The verdict of a drawing that nobody judged is not made up.
+    assert draw_again("a", {"tone": 3}, lambda picks: (None, None), seed=1) is None
+    found = draw_again("a", {"tone": 3}, agreed("tone"), seed=1)
+    assert found is not None
+    figures = measure_drawings([found, replace(found, case="a")], samples=6, seed=1)
+    assert figures is not None
+    # Two repetitions, but drawings of one output share its samples.
+    assert (figures.results, figures.judgings, figures.repeated) == (2, 6, 0)
+    assert (figures.judge_share, figures.target_variance) == (None, None)
 
 
 def test_the_band_of_a_difference_is_that_of_two_independent_means() -> None:
