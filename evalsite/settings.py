@@ -120,7 +120,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "evalsite.middleware.site",
-                "runs.home.queries.sidebar_context",
+                "runs.home.sidebar.sidebar_context",
             ],
         },
     },

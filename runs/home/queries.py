@@ -1,4 +1,4 @@
-"""What the home page, the overview of a suite and the sidebar read."""
+"""What the home page reads, and what exists of an address that leads nowhere."""
 
 from __future__ import annotations
 
@@ -9,23 +9,17 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db.models import (
     Count,
     F,
-    Func,
-    IntegerField,
     Max,
     Min,
-    OuterRef,
     Q,
     QuerySet,
-    Subquery,
     Sum,
     Window,
 )
 from django.db.models.functions import RowNumber
-from django.http import HttpRequest
 from django.urls import reverse
 
 from evaluators.models import AuditEntry, LanguageModel
@@ -34,11 +28,9 @@ from runs import lists
 from runs.charts.figures import Trend
 from runs.charts.trends import LEAST_TREND
 from runs.costs import UNPRICED_CALLS
-from runs.home.notices import watched_runs
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
-from runs.models.comments import Mention
 from runs.models.results import JUDGE_PURPOSES, CallPurpose, ModelCall
-from runs.models.reviews import QueueQuery, ReviewItem, retried_results
+from runs.models.reviews import QueueQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite, Target
 from runs.results.runs import RunRow, run_row, with_list_columns
@@ -433,67 +425,6 @@ def _left(
     return worked_ms / done * (total - done)
 
 
-MAX_RECENT_SUITES = 5
-# Every page reads these columns, so they are only those that the mark of a suite needs.
-READ = ("number", "status", "summary", "suite__slug", "suite__title")
-
-
-@dataclass(frozen=True, slots=True)
-class RecentSuite:
-    """A suite that ran recently: its title, its address, and the mark of its last run."""
-
-    title: str
-    url: str
-    verdict: str
-
-
-# Every page asks this, so it is put together once.
-_RECENT_RUNS = (
-    Run.objects.filter(
-        pk=Subquery(
-            Run.objects.filter(suite=OuterRef("suite")).order_by("-number").values("pk")[:1]
-        ),
-        suite__archived_at=None,
-    )
-    .order_by("-pk")
-    .select_related("suite")
-    .only(*READ)[:MAX_RECENT_SUITES]
-)
-
-
-def recent_suites() -> list[RecentSuite]:
-    """Return up to five suites, the one that ran last first; one query."""
-    return [_recent_suite(run.suite, run) for run in _RECENT_RUNS.all()]
-
-
-def _recent_suite(suite: Suite, run: Run) -> RecentSuite:
-    place = {"slug": suite.slug}
-    is_live = run.is_active
-    url = (
-        reverse("runs:run", kwargs=place | {"number": run.number})
-        if is_live
-        else reverse("runs:suite", kwargs=place)
-    )
-    return RecentSuite(suite.title, url, _verdict(run))
-
-
-def _verdict(run: Run) -> str:
-    """Return the mark of a run by its status, or by its gates once its figures are computed."""
-    named = {
-        RunStatus.QUEUED: "waiting",
-        RunStatus.RUNNING: "running",
-        RunStatus.STOPPED: "cancelled",
-        RunStatus.BUDGET_REACHED: "cancelled",
-        RunStatus.FAILED: "error",
-    }
-    if run.status in named:
-        return named[RunStatus(run.status)]
-    if not run.summary:
-        return "running"
-    gates = {run.summary[gate]["passed"] for gate in ("metrics_gate", "cases_gate")}
-    return "fail" if False in gates else "pass" if gates == {True} else "borderline"
-
-
 @dataclass(frozen=True, slots=True)
 class Missing:
     """What an address names that does not exist, and what does: up to two links, the nearest first."""
@@ -538,40 +469,3 @@ def _missing_case(
         return Missing(f"{where} has no such result of case “{named['key']}”.", (link, to_suite))
     link = (f"Cases of {where}", reverse("runs:suite-cases", args=[named["slug"]]))
     return Missing(f"{where} has no case “{named['key']}”.", (link,))
-
-
-def _count(rows: QuerySet[Any]) -> Subquery:
-    numbers = rows.order_by().annotate(count=Func("pk", function="COUNT")).values("count")
-    return Subquery(numbers, output_field=IntegerField())
-
-
-_WAITING = ReviewItem.objects.waiting()
-# Every page has these numbers, so one query counts them, which is put together once. All open items are counted in
-# their index, and those of a retry, of which there are few, taken off: to look at each takes five times as long.
-_NUMBERS = User.objects.values(
-    review_waiting=_count(_WAITING) - _count(_WAITING.filter(result__in=retried_results())),
-    mentions_unread=_count(Mention.objects.filter(member=OuterRef("pk"), read_at=None)),
-    own_active=_count(
-        Run.objects.filter(
-            created_by=OuterRef("pk"), summary__isnull=True, status__in=ACTIVE_RUN_STATUSES
-        )
-    ),
-)
-# A choice kept in the browser (static/js/preferences.js).
-NOTICES_COOKIE = "run-notices"
-
-
-def sidebar_context(request: HttpRequest) -> dict[str, object]:
-    """Return recent suites, the numbers of results that wait for review and of unread mentions, and watched runs.
-
-    Only for members who may see runs.
-    """
-    user = getattr(request, "user", None)
-    # A fragment has no sidebar.
-    is_fragment = request.headers.get("HX-Request") == "true"
-    if user is None or is_fragment or not user.has_perm("runs.view_run"):
-        return {"recent_suites": []}
-    numbers = _NUMBERS.get(pk=user.pk)
-    watches = numbers["own_active"] and request.COOKIES.get(NOTICES_COOKIE) != "off"
-    watched = watched_runs(user) if watches else []
-    return {"recent_suites": recent_suites(), "watched_runs": watched, **numbers}

@@ -11,11 +11,12 @@ from django.views.decorators.http import require_safe
 
 from runs.filters.views import suggestions_response
 from runs.home import queries
-from runs.home.notices import MAX_WATCHED, ended_runs, watched_runs
 from runs.home.palette import find_places
 from runs.home.queries import SuiteTableQuery, latest_rows, suite_table
 from runs.home.search import SearchQuery, search_page
 from runs.home.search import search_suggestions as find_suggestions
+from runs.home.sidebar import MAX_WATCHED, ended_runs, watched_runs
+from runs.home.sidebar import recent_suites as read_recent_suites
 from runs.home.suite_page import suite_page
 from runs.lists import read_integer
 from runs.requests import MemberRequest, follow_address, get_suite_or_404, may_view
@@ -95,7 +96,7 @@ def recent_suites(request: MemberRequest) -> HttpResponse:
         run for text in request.GET.getlist("run")[:MAX_WATCHED] if (run := read_integer(text))
     ]
     context = {
-        "recent_suites": queries.recent_suites(),
+        "recent_suites": read_recent_suites(),
         "watched_runs": watched_runs(request.user, known) if known else [],
         "ended_runs": ended_runs(request.user, known),
     }

@@ -20,7 +20,7 @@ from pytest_django.live_server_helper import LiveServer
 from evalsite.access.members import login_path
 from evalsite.access.models import ApiToken, MemberFactors, MemberIdentity, MemberSession, Passkey
 from evalsite.access.sessions import CONFIRMED_AT, SessionStore
-from runs.home.queries import MAX_RECENT_SUITES
+from runs.home.sidebar import MAX_RECENT_SUITES
 from runs.models.suites import Target
 from runs.models.temporary import Export, ExportRequest, ExportState
 from tests.browser.accessibility import violations_in_every_look

@@ -17,7 +17,7 @@ from runs.compare.rules import Tolerances
 from runs.costs import run_costs
 from runs.execution.run_worker import work_on_run
 from runs.formats.results_writing import write_results
-from runs.home.notices import LONG_RUN, ended_runs
+from runs.home.sidebar import LONG_RUN, ended_runs
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.results.documents import run_detail_document
