@@ -1,4 +1,4 @@
-"""Execute a run in this process, and watch it until it is finished or stopped."""
+"""Execute a run in this process, watch it until it is finished or stopped, and say how far it is."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import FrameType, TracebackType
 from typing import Self
 
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
-from runs.cli.printing import progress_line, waiting_text
+from evaluators.models import LanguageModel
+from evaluators.templatetags.figures import GAPS, counted, duration, money
 from runs.cli.terminal import ProgressLine
 from runs.execution.database import describe_error, first_error, is_temporary
 from runs.execution.reaper import reap
 from runs.execution.run_worker import release_run, with_live_connection, work_on_run
 from runs.finishing import end_overdue_run, finish_run, is_overdue, summarise_run
 from runs.models.database import clock_offset, database_now
+from runs.models.results import ANSWERED, CallStatus, ModelCall
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, LEASE, Run, RunStatus
 from runs.results.runs import NOT_EVALUATED
 
@@ -266,3 +268,54 @@ def stop_wanted() -> Iterator[threading.Event]:
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+
+
+def progress_line(run: Run) -> str:
+    """Return the progress of a run: results done, verdicts, errors and the known costs."""
+    counts = [
+        f"{run.done_count} of {run.execution_count}",
+        f"{run.pass_count} pass",
+        f"{run.borderline_count} borderline",
+        f"{run.fail_count} fail",
+        counted(run.error_count, "error"),
+    ]
+    sums = (("target", run.run_cost_usd), ("judge", run.evaluation_cost_usd))
+    # Whether no cost means free or unknown is shown at the end: it needs every call.
+    costs = [f"{money(usd).translate(GAPS)} {name}" for name, usd in sums if usd]
+    return ", ".join(counts + costs)
+
+
+# How many of a run's newest calls are read to say since when it waits.
+MAX_CALLS = 500
+
+
+def waiting_text(run: Run, quiet_s: float, *, now: datetime) -> str:
+    """Say how long there was no result, how the calls since the last answer ended, and what holds back models."""
+    columns = ("model_name", "status", "http_status", "created_at", "model_id")
+    calls = ModelCall.objects.filter(run=run).order_by("-created_at", "-id")
+    failed: dict[tuple[str, str, int | None], list[datetime]] = {}
+    model_ids = set()
+    for name, status, code, at, model_id in calls.values_list(*columns)[:MAX_CALLS]:
+        if status in ANSWERED:
+            break
+        failed.setdefault((name, status, code), []).append(at)
+        model_ids.add(model_id)
+    sentences = [f"No result for {duration(quiet_s * 1000)}."]
+    for (name, status, code), at in failed.items():
+        how = f"{CallStatus(status).label.lower()}{f' (HTTP {code})' if code else ''}"
+        since = f"{timezone.localtime(at[-1]):%H:%M:%S}"
+        sentences.append(f"{name}: {counted(len(at), 'call')} {how} since {since}.")
+    for model in LanguageModel.objects.filter(pk__in=model_ids - {None}):
+        slowdown = model.slowdown
+        if slowdown.paused_until is not None:
+            wait_ms = (slowdown.paused_until - now).total_seconds() * 1000
+            sentences.append(f"{model.name} is asked again in {duration(max(0.0, wait_ms))}.")
+        elif slowdown.silent_since is not None:
+            sentences.append(
+                f"{model.name} does not answer; it is retried with one call at a time."
+            )
+        elif slowdown.rate is not None:
+            sentences.append(f"{model.name} is slowed to {slowdown.rate:.3g} calls a second.")
+    if not failed:
+        sentences.append("No call has failed since the last answer.")
+    return " ".join(sentences).translate(GAPS)

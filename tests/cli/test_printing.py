@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from runs.cli.printing import progress_line
 from runs.cli.terminal import ProgressLine, print_line, printable
+from runs.cli.watching import progress_line
 from runs.models.runs import Run
 from runs.results.report import summary_table, worst_cases
 from tests.support.factories import make_scored_run

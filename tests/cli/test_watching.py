@@ -11,9 +11,8 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from runs.cli.printing import waiting_text
 from runs.cli.terminal import ProgressLine
-from runs.cli.watching import OUTAGE, OUTAGE_WHILE_STOPPING, LocalWorker, Watch
+from runs.cli.watching import OUTAGE, OUTAGE_WHILE_STOPPING, LocalWorker, Watch, waiting_text
 from runs.models.database import database_now
 from runs.models.results import ModelCall
 from runs.models.runs import Run
