@@ -26,7 +26,7 @@ from runs.models.suites import Suite
 from runs.models.traces import Trace, TraceSpan, TraceState
 from runs.running.pushing import Push, UnusablePushesError, push_outputs
 from runs.traces.conventions import read_execution, read_place, read_step
-from runs.traces.reading import placed_steps
+from runs.traces.queries import placed_steps
 from runs.traces.spans import ReceivedSpans, Span
 from runs.traces.trees import PlacedStep, SpanTree, make_output, make_question, nested_steps
 

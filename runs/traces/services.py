@@ -20,7 +20,7 @@ from runs.models.database import update_rows
 from runs.models.suites import RecordedOutput, Suite
 from runs.models.traces import Trace, TraceState
 from runs.specs.suites import CaseSpec
-from runs.traces.reading import read_traces
+from runs.traces.queries import read_traces
 
 MAX_USED_AS_LENGTH = 300
 MAX_REASONS = 5
