@@ -16,7 +16,7 @@ from evaluators.catalog.forms import TEMPERATURE, LanguageModelForm, ModelSlugTa
 from evaluators.models import AuditEntry, LanguageModel
 from runs.api.bodies import Body, UnusableBodyError, form_errors, pointer
 from runs.api.params import ListRequest, NoParams
-from runs.api.preconditions import ETAG, IF_MATCH, check_unchanged, tagged
+from runs.api.safe_changes import ETAG, IF_MATCH, check_unchanged, tagged
 from runs.api.schema import reads, writes
 from runs.lists import Key, Keyset, ListQuery
 from runs.targets.documents import ModelDoc, ModelSettings, model_document

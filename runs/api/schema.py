@@ -22,9 +22,8 @@ from rest_framework.views import APIView, exception_handler
 
 from evaluators.scoring.types import DomainError
 from runs.api.bodies import Body, NoBody, UnusableBodyError, pointer, read_body
-from runs.api.idempotency import IDEMPOTENCY_KEY, once
 from runs.api.params import NoParams, QueryParams, list_params
-from runs.api.preconditions import IF_MATCH
+from runs.api.safe_changes import IDEMPOTENCY_KEY, IF_MATCH, once
 from runs.documents import Document
 from runs.exports.documents import ExportDoc
 from runs.exports.specs import MEDIA_TYPES
@@ -209,7 +208,7 @@ def writes(
     """Make a function a call of the API that changes something, described by its docstring.
 
     It takes the request and the body, if it has one, and returns its answer, None for none. With `parsers` the
-    body is a file that it reads itself. A key of a POST makes it safe to repeat (`runs.api.idempotency`).
+    body is a file that it reads itself. A key of a POST makes it safe to repeat (`runs.api.safe_changes`).
     """
     answers = {int(status): OpenApiResponse(answer, description="Done.")}
 

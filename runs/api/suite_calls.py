@@ -25,7 +25,7 @@ from runs.api.bodies import (
     read_stream,
 )
 from runs.api.params import get_run
-from runs.api.preconditions import IF_MATCH, check_unchanged
+from runs.api.safe_changes import IF_MATCH, check_unchanged
 from runs.api.schema import KEY, SLUG, writes
 from runs.cases.checks import InvalidCaseError
 from runs.cases.services import current_case, put_cases, remove_case

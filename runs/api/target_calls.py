@@ -16,7 +16,7 @@ from evaluators.models import AuditEntry, LanguageModel
 from runs import lists
 from runs.api.bodies import Body, UnusableBodyError, form_errors, pointer, read_body
 from runs.api.params import ListRequest, NoParams
-from runs.api.preconditions import ETAG, IF_MATCH, check_unchanged, tagged
+from runs.api.safe_changes import ETAG, IF_MATCH, check_unchanged, tagged
 from runs.api.schema import reads, writes
 from runs.lists import Key, Keyset, ListQuery
 from runs.models.suites import Target

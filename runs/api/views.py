@@ -40,7 +40,6 @@ from runs.api.params import (
     SuiteFileParams,
     get_run,
 )
-from runs.api.preconditions import ETAG, tagged
 from runs.api.queries import (
     BY_EXECUTION,
     ExecutionsQuery,
@@ -50,6 +49,7 @@ from runs.api.queries import (
     case_revision,
     get_result,
 )
+from runs.api.safe_changes import ETAG, tagged
 from runs.api.schema import (
     CAMPAIGN,
     EXPORT,
