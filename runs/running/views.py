@@ -34,8 +34,7 @@ from runs.running.forms import (
     start_address,
     suite_choices,
 )
-from runs.running.judging_forms import JudgeAgainForm
-from runs.running.measuring_forms import MeasureJudgeForm
+from runs.running.judging_forms import JudgeAgainForm, MeasureJudgeForm
 from runs.running.pushing import close_run
 from runs.running.retry_forms import AgainForm, ResultRetryForm, RunRetryForm
 from runs.running.retrying import stop_run
