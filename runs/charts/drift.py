@@ -14,16 +14,16 @@ from evaluators.templatetags.figures import counted
 from runs.charts.drawing import Picture, PictureColumn
 from runs.charts.trends import PartMean, PartTrend, part_dots
 from runs.engine.plan import content_hash
-from runs.models.results import JUDGE_PURPOSES, ModelCall, Result
-from runs.models.runs import ACTIVE_RUN_STATUSES, Run
-from runs.models.suites import Suite
-from runs.results.judge_figures import change_warnings, run_versions
-from runs.results.same_outputs import (
+from runs.models.judgings import (
     OutputPlace,
     judged_sources,
     people_verdicts,
     same_outputs,
 )
+from runs.models.results import JUDGE_PURPOSES, ModelCall, Result
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run
+from runs.models.suites import Suite
+from runs.results.judge_figures import change_warnings, run_versions
 
 # Where cases have this tag, only they are the anchor set; otherwise every case is.
 ANCHOR_TAG = "anchor"

@@ -11,10 +11,10 @@ from django.db.models import Count, Q, Sum
 
 from runs import lists
 from runs.lists import ListQuery
+from runs.models.judgings import OutputPlace, judged_sources, people_verdicts, same_outputs
 from runs.models.results import ANSWERED, CallPurpose, EvaluatorScore, ModelCall
 from runs.models.runs import Run
 from runs.models.suites import Suite
-from runs.results.same_outputs import OutputPlace, judged_sources, people_verdicts, same_outputs
 from runs.reviews.judge_agreement import MAX_PATH_LENGTH, evaluator_verdicts, readable_plans
 from runs.reviews.judge_choice import JudgedOutput, OutputOpinion
 from runs.running.judging_again import KEPT
