@@ -51,7 +51,7 @@ class GroupFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class BreakdownRow:
+class ChangeBreakdownRow:
     """The cases of one tag or value; `shared` of `cases` have a verdict in both runs."""
 
     name: str
@@ -68,7 +68,7 @@ class BreakdownRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Breakdown:
+class ChangeBreakdown:
     """The groups, largest first; `left_out` more are not listed, and `without` cases are in none.
 
     `controls` is the field that chooses by what the cases are grouped.
@@ -76,7 +76,7 @@ class Breakdown:
 
     by: str
     controls: Sequence[Control]
-    rows: Sequence[BreakdownRow]
+    rows: Sequence[ChangeBreakdownRow]
     left_out: int
     without: int
 
@@ -87,7 +87,7 @@ class Breakdown:
         return sum("p " in figure.chance for figure in figures)
 
 
-def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> Breakdown:
+def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> ChangeBreakdown:
     """Group the cases that both runs have; one query.
 
     All groups and both figures are one family of tests, whose p are corrected together (SCORING §9).
@@ -116,11 +116,11 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
         for at in (members[members != NOWHERE] for members in shown.values())
     ]
     tested = _evidence(figures, comparison.seed)
-    return Breakdown(
+    return ChangeBreakdown(
         by=by,
         controls=[breakdown_control(by, keys)],
         rows=[
-            BreakdownRow(
+            ChangeBreakdownRow(
                 name=name,
                 url=_address(query, by, name),
                 shared=int(np.count_nonzero(members != NOWHERE)),
