@@ -25,7 +25,7 @@ from django.db.models.functions import Coalesce
 from evaluators.models import ZERO_USD
 from evaluators.scoring.numbers import combined_cost
 from evaluators.scoring.types import DomainError
-from evaluators.templatetags.figures import money
+from evaluators.templatetags.figures import counted, money
 from runs.engine.plan import JUDGED_AGAIN
 from runs.models.database import among
 from runs.models.results import (
@@ -389,3 +389,20 @@ def booked_usd(result: Result, costs: CostPair) -> tuple[Decimal | None, Decimal
 
 def _known_usd(usd: Decimal | None, counts: Mapping[str, Any]) -> Decimal | None:
     return None if usd is None and counts.get("answers") else usd or Decimal(0)
+
+
+def best_value_text(costs: Mapping[str, Decimal | None]) -> str:
+    """Say which run has the cheapest passed result; "" where there is nothing to compare.
+
+    `costs` are US dollars by the name of the run, None where nothing passed or a price is missing. Of equal ones the
+    first is named.
+    """
+    if len(costs) < 2:
+        return ""
+    known = {name: usd for name, usd in costs.items() if usd is not None}
+    without = f"{counted(len(costs) - len(known), 'run')} without a passed result or a known price"
+    if not known:
+        return f"Best value is unknown: {without}."
+    best = min(known, key=lambda name: known[name])
+    rest = f" Not compared: {without}." if len(known) < len(costs) else ""
+    return f"Best value: {best}, {money(known[best])} per passed result.{rest}"

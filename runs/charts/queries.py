@@ -22,7 +22,7 @@ from runs.charts.figures import (
     score_cost_figure,
 )
 from runs.charts.trends import SHOWN, TrendFigure, TrendRun, target_trends
-from runs.costs import Cost, CostPair, read_costs, with_origins
+from runs.costs import Cost, CostPair, best_value_text, read_costs, with_origins
 from runs.formats.tables import csv_text
 from runs.lists import Control, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
@@ -272,23 +272,6 @@ def score_cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> ScoreCos
         ],
         undrawn=[row for row in rows if not row.is_drawn][::-1],
     )
-
-
-def best_value_text(costs: Mapping[str, Decimal | None]) -> str:
-    """Say which run has the cheapest passed result; "" where there is nothing to compare.
-
-    `costs` are US dollars by the name of the run, None where nothing passed or a price is missing. Of equal ones the
-    first is named.
-    """
-    if len(costs) < 2:
-        return ""
-    known = {name: usd for name, usd in costs.items() if usd is not None}
-    without = f"{counted(len(costs) - len(known), 'run')} without a passed result or a known price"
-    if not known:
-        return f"Best value is unknown: {without}."
-    best = min(known, key=lambda name: known[name])
-    rest = f" Not compared: {without}." if len(known) < len(costs) else ""
-    return f"Best value: {best}, {money(known[best])} per passed result.{rest}"
 
 
 def _row(run: ChartedRun, cost: str, beaten_by: Offer | None = None) -> ScoreCostRow:

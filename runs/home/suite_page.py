@@ -13,6 +13,7 @@ from django.db.models import Count, F, Max, Q
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
+from runs.costs import best_value_text
 from runs.models.reviews import ReviewItem
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
@@ -73,7 +74,7 @@ class WorstCase:
 class SuitePage:
     """The overview of a suite; `root` is None when the current version cannot be read.
 
-    `more_targets` counts targets that are not in `health`; `recent` is over how many runs `worst` looks. Reviewers
+    `more_targets` counts targets that are not in `health`; `best_value` compares all of them. `recent` is over how many runs `worst` looks. Reviewers
     decided on `reviewed` results, `agreed` of them with the automatic verdict. `measurement` is the newest run that
     measured a judge, with its figures of whole results.
     """
@@ -84,6 +85,7 @@ class SuitePage:
     evaluators: int
     health: Sequence[TargetHealth]
     more_targets: int
+    best_value: str
     worst: Sequence[WorstCase]
     recent: int
     reviewed: int
@@ -128,6 +130,12 @@ def suite_page(suite: Suite) -> SuitePage:
         evaluators=rules.evaluators,
         health=health[:TARGETS_SHOWN],
         more_targets=max(0, len(health) - TARGETS_SHOWN),
+        best_value=best_value_text(
+            {
+                f"{target.run.target} #{target.run.number}": target.cost_a_pass_usd
+                for target in health
+            }
+        ),
         worst=worst,
         recent=recent,
         reviewed=decided["reviewed"],
@@ -176,6 +184,15 @@ def _health(suite: Suite) -> Sequence[TargetHealth]:
     newest = [runs[0].pk for runs in by_target.values()]
     rows = {run.pk: run_row(run) for run in with_list_columns(Run.objects.filter(pk__in=newest))}
     return [_target_health(suite, rows[runs[0].pk], runs) for runs in by_target.values()]
+
+
+def _best_value(health: Sequence[TargetHealth]) -> str:
+    """Say which target has the cheapest passed result; "" where there is nothing to compare."""
+    costs = {
+        f"{target.run.target} #{target.run.number}": target.cost_a_pass_usd for target in health
+    }
+    is_known = any(usd is not None for usd in costs.values())
+    return best_value_text(costs) if is_known else ""
 
 
 def _target_health(suite: Suite, row: RunRow, runs: Sequence[Run]) -> TargetHealth:

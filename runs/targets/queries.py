@@ -16,8 +16,8 @@ from django.urls import reverse
 
 from runs import lists
 from runs.charts.figures import Trend
-from runs.charts.queries import best_value_text
 from runs.charts.trends import LEAST_TREND
+from runs.costs import best_value_text
 from runs.lists import Control, HeadCell, ListQuery, Sort, head_cell
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Target

@@ -564,6 +564,13 @@ def test_results_opened_from_a_comparison_are_stepped_through_in_its_list(
     """C-002 got worse, which comes first; C-003, C-005 and C-006 follow."""
     shown = address(runs, show="changed").partition("?")[2]
     case = client.get(f"/compare/case/?{shown}&case=C-002").text
+    # Whoever may share the comparison need not go back to it.
+    assert "/shares/new/" not in case
+    editor = make_client(make_member("editor"))
+    link = re.search(
+        r'href="(/shares/new/[^"]+)"', editor.get(f"/compare/case/?{shown}&case=C-002").text
+    )
+    assert editor.get(html.unescape(link[1])).status_code == 200
     candidate = f"/suites/support/runs/{runs[1].number}/"
     opened = html.unescape(re.search(rf'href="({candidate}C-002/1/[^"]*)"', case)[1])
     assert "from=comparison" in opened

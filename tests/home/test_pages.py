@@ -382,6 +382,8 @@ class TestSuite:
         assert f'since <a href="{reverse("runs:run", args=[suite.slug, 3])}">#3</a>' in newest
         assert ">0.0%</a></b>" in newest
         assert "first run" in first
+        assert "Best value: max #2, $" in html
+        assert "per passed result. Not compared: 1 run without a passed result" in html
 
     def test_a_suite_without_a_completed_run_has_no_health_and_no_worst_cases(
         self, editor: Client
