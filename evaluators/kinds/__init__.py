@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, ItemsView, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -100,19 +100,23 @@ def shortest_spelling(name: str, config: Mapping[str, Any]) -> tuple[str, dict[s
 
     A name that only says which setting `threshold` is, such as `latency`, implies none.
     """
-    fitting = (each for each in _presets(name) if each[1].items() <= config.items())
-    best, implied = next(fitting, (name, {}))
-    return best, {key: value for key, value in config.items() if key not in implied}
+    settings = config.items()
+    # A loop over views that were made once, for files ask it of every result.
+    for best, implied in _presets(name):
+        if implied <= settings:
+            implied_keys = {key for key, _ in implied}
+            return best, {key: value for key, value in settings if key not in implied_keys}
+    return name, dict(settings)
 
 
 @cache
-def _presets(name: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
+def _presets(name: str) -> Sequence[tuple[str, ItemsView[str, Any]]]:
     """Return the type names of a kind that imply settings, with these, the most first."""
     presets = {
         spelling: {key: value for key, value in preset.items() if value is not None}
         for spelling, preset in get_kind(name).spellings.items()
     }
-    implying = [(spelling, settings) for spelling, settings in presets.items() if settings]
+    implying = [(spelling, preset.items()) for spelling, preset in presets.items() if preset]
     return sorted(implying, key=lambda each: -len(each[1]))
 
 
