@@ -160,6 +160,7 @@ def _start_runs(session: pytest.Session) -> None:
             "suite": mark.args[0],
             "targets": [target],
             "repetitions": mark.kwargs.get("repetitions", 1),
+            "baseline": mark.kwargs.get("baseline"),
             "cases": list(dict.fromkeys(_key(item) for item in items[name])),
             "note": name[:300],
         }

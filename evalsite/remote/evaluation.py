@@ -23,7 +23,7 @@ CHAT = "chat"
 # What a run is started with, by the names of the options.
 OF_A_START = (
     *("target", "model", "judge", "profile", "slug", "tag", "case", "samples", "repetitions"),
-    *("budget", "max_minutes", "metric", "metric_weight"),
+    *("budget", "max_minutes", "metric", "metric_weight", "baseline"),
 )
 
 
@@ -240,6 +240,7 @@ def _start(site: Evalsite, options: Namespace, progress: ProgressLine) -> Sequen
         # With an agent, it says how many cases this machine asks about at once.
         "concurrency": None if options.agent else options.concurrency,
         "judge": options.judge,
+        "baseline": options.baseline and run_name(options.baseline),
         "cases": options.case,
         "tags": options.tag,
         "budget_usd": options.budget,
@@ -302,6 +303,7 @@ def _judge_again(
         "outputs_of": sources,
         "version": options.version,
         "judge": options.judge,
+        "baseline": options.baseline and run_name(options.baseline),
         "cases": options.case,
         "filter": options.filter,
         "ask_again": options.ask_again,

@@ -72,6 +72,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class BaselineOutput:
+    """What the baseline run answered in the same case; without an answer, `problem` says why."""
+
+    text: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JudgeReply:
     """A readable reply of a judge: one JSON object that satisfies the schema."""
 
@@ -201,7 +209,8 @@ class Context:
 
     `children` holds the outcomes of a composite's children by name, in tree order. `results` holds the
     results of everything below, for a script or a judge that combines them. `target_as_judge` returns the
-    target of a name as a judge, None if the run uses no such target.
+    target of a name as a judge, None if the run uses no such target. `baseline` is None if the run has no
+    baseline.
     """
 
     path: str
@@ -213,6 +222,7 @@ class Context:
     children: Mapping[str, Outcome] = field(default_factory=dict)
     results: tuple[ChildResult, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    baseline: BaselineOutput | None = None
 
 
 class PartsMissingError(DomainError):
@@ -268,7 +278,8 @@ class Kind:
     `list_targets` returns the target of every call that asks a target to judge.
 
     `needs` names what it cannot score without, besides an answer. `find_missing` returns what a case lacks to be
-    scored with a config, in words after "no", else "".
+    scored with a config, in words after "no", else "". A kind that `needs_baseline` reads what the baseline run
+    answered in the same case.
     """
 
     name: str
@@ -291,6 +302,7 @@ class Kind:
     list_targets: ListTargets | None = None
     needs: tuple[str, ...] = ()
     find_missing: FindMissing | None = None
+    needs_baseline: bool = False
 
     def judge_targets(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the target of every call in which a config asks a target to judge."""
@@ -347,6 +359,7 @@ class KindOptions(TypedDict, total=False):
     list_targets: ListTargets
     needs: tuple[str, ...]
     find_missing: FindMissing
+    needs_baseline: bool
 
 
 def sample_models(config: Mapping[str, Any]) -> tuple[str, ...]:

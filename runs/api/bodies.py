@@ -173,6 +173,8 @@ class RunChoicesBody(Body):
     """How many cases run in parallel; null for what target and judge suggest."""
     judge: str | None = None
     """The short name of the language model that judges; null for the suite's."""
+    baseline: str | None = None
+    """The run whose outputs pairwise evaluators compare the new ones with, suite:number; null for the suite's."""
     cases: Annotated[tuple[Key, ...], Field(max_length=MAX_KEYS)] | None = None
     """The keys of the cases; null for all."""
     tags: tuple[str, ...] | None = None
@@ -207,6 +209,8 @@ class JudgeAgainBody(Body):
     """Whether your draft of the suite judges."""
     judge: str | None = None
     """The short name of the language model that judges; null for the judge of the run."""
+    baseline: str | None = None
+    """The run whose outputs pairwise evaluators compare these with, suite:number; null for the same as before."""
     cases: Annotated[tuple[Key, ...], Field(max_length=MAX_KEYS)] | None = None
     """The keys of the cases; null for all."""
     filter: str = ""

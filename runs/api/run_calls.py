@@ -72,7 +72,7 @@ def start_runs(request: Request, body: StartRunsBody) -> StartedRunsDoc:
     What decides the runs is frozen now: evaluators, policy, models and prices. Against a target of the kind
     “Pushed outputs” the run waits for the outputs that you push.
     """
-    suite, targets, judge = _named(body)
+    suite, targets, judge, baseline = _named(body)
     runs = start_campaign(
         suite=suite,
         targets=targets,
@@ -88,6 +88,7 @@ def start_runs(request: Request, body: StartRunsBody) -> StartedRunsDoc:
         judge=judge,
         rules=_rules(body.rules),
         version=body.version,
+        baseline=baseline,
     )
     documents = [run_document(get_run(str(run.pk))) for run in runs]
     return StartedRunsDoc(campaign=runs[0].campaign_id, runs=documents)
@@ -121,7 +122,7 @@ class EstimateDoc(Document):
 @writes("Estimate runs", EstimateDoc, body=RunChoicesBody, permission=MAY_START, tag="runs")
 def estimate_runs(request: Request, body: RunChoicesBody) -> EstimateDoc:
     """Estimate cost and time of runs without starting them."""
-    suite, targets, judge = _named(body)
+    suite, targets, judge, baseline = _named(body)
     applied = apply_rules(suite.spec, _rules(body.rules))
     choice = CaseChoice(body.tags or (), body.cases)
     current = suite.cases.filter(is_current=True).order_by()
@@ -139,6 +140,7 @@ def estimate_runs(request: Request, body: RunChoicesBody) -> EstimateDoc:
             judge=judge or suite.judge,
             budget_usd=body.budget_usd,
             choice=choice,
+            baseline=baseline,
         )
     )
     return EstimateDoc.model_validate(found)
@@ -238,6 +240,7 @@ def _judging(request: Request, body: JudgeAgainBody) -> tuple[list[Run], Judging
         except NotFound as error:
             errors[pointer("outputs_of", place)] = [str(error.detail)]
     judge, draft = _judge(body.judge, errors), None
+    baseline = _baseline(body.baseline, errors)
     if body.draft and body.version is not None:
         errors[pointer("version")] = [
             "A draft has the version that it is based on; name one of both."
@@ -252,6 +255,7 @@ def _judging(request: Request, body: JudgeAgainBody) -> tuple[list[Run], Judging
         version=body.version,
         draft=draft,
         judge=judge,
+        baseline=baseline,
         keys=body.cases,
         query=ResultsQuery(text=body.filter) if body.filter else None,
         rules=_rules(body.rules),
@@ -511,8 +515,21 @@ def _judge(slug: str | None, errors: dict[str, list[str]]) -> LanguageModel | No
     return judge
 
 
-def _named(body: RunChoicesBody) -> tuple[Suite, list[Target], LanguageModel | None]:
-    """Return suite, targets and judge; raises UnusableBodyError for a name that is unknown."""
+def _baseline(name: str | None, errors: dict[str, list[str]]) -> Run | None:
+    """Return the run that is named as the baseline; note in `errors` that there is none of the name."""
+    if name is None:
+        return None
+    try:
+        return get_run(name)
+    except NotFound as error:
+        errors[pointer("baseline")] = [str(error.detail)]
+        return None
+
+
+def _named(
+    body: RunChoicesBody,
+) -> tuple[Suite, list[Target], LanguageModel | None, Run | None]:
+    """Return suite, targets, judge and baseline; raises UnusableBodyError for a name that is unknown."""
     errors: dict[str, list[str]] = {}
     suite = Suite.objects.select_related("judge").filter(slug=body.suite).first()
     if suite is None:
@@ -524,7 +541,7 @@ def _named(body: RunChoicesBody) -> tuple[Suite, list[Target], LanguageModel | N
     for place, name in enumerate(body.targets):
         if name not in by_name:
             errors[pointer("targets", place)] = [f"There is no target {name!r}."]
-    judge = _judge(body.judge, errors)
+    judge, baseline = _judge(body.judge, errors), _baseline(body.baseline, errors)
     if suite is None or errors:
         raise UnusableBodyError(errors)
-    return suite, [by_name[name] for name in body.targets], judge
+    return suite, [by_name[name] for name in body.targets], judge, baseline

@@ -45,6 +45,11 @@ def add_run_options(parser: ArgumentParser) -> None:
         help="Judge calls for each score in this run; default: as in the suite.",
     )
     parser.add_argument(
+        "--baseline",
+        metavar="RUN",
+        help="Run whose outputs pairwise evaluators compare the new ones with; default: the suite's baseline.",
+    )
+    parser.add_argument(
         "--repetitions", type=int, default=1, metavar="N", help="How many times each case runs (1)."
     )
     parser.add_argument(

@@ -188,6 +188,7 @@ class Scoring:
             children=children,
             results=results,
             files=self.execution.files,
+            baseline=self.execution.baseline,
         )
 
 

@@ -1,7 +1,7 @@
 """Which scores of a run stand when its outputs are judged again by another plan, and why the others do not.
 
-A score stands if the same question would be asked again: the same settings, built-in prompt, judge, agents and
-files, about the same facts of the case. Only a score stands; what could not be scored is judged again.
+A score stands if the same question would be asked again: the same settings, built-in prompt, judge, agents,
+files and baseline, about the same facts of the case. Only a score stands; what could not be scored is judged again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from evaluators.kinds._base import Kind
+from evaluators.kinds._base import CaseFacts, Kind
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from runs.engine.plan import (
     OUTCOMES_KIND,
@@ -108,11 +108,15 @@ class JudgedTree:
         policy, files = self.plan.policy, self.plan.files
         # Its program may read every file of the suite, and its own path.
         is_program = runs_script(node, kinds)
+        kind = kinds.get(node.kind)
         return {
             "its settings changed": [node.kind, node.config, node.negate],
             "its built-in prompt changed": self.plan.prompts.get(node.kind),
             ANOTHER_JUDGE: [self._judge(*judge) for judge in asked_judges(node, kinds)],
             "its files changed": files if is_program else _read_files(node, files),
+            "it is compared with another run": self.plan.baseline
+            if kind is not None and kind.needs_baseline
+            else None,
             "its place changed": path if is_program else "",
             "what it reads changed": [
                 *(_without_marks(child.as_json()) for child in node.children),
@@ -147,6 +151,12 @@ def _read_files(node: EvaluatorSpec, files: Mapping[str, str]) -> dict[str, str]
     folders = tuple({f"{PurePosixPath(name).parent}/" for name in named})
     is_read = "./" in folders
     return {name: sha for name, sha in files.items() if is_read or name.startswith(folders)}
+
+
+def case_question(case: CaseFacts, files: Mapping[str, str]) -> Any:
+    """Return the input of a case with the contents of the files that are in it, which the target was asked."""
+    named = [path for turn in case.input for path in turn.files]
+    return case.input, [files.get(path) for path in named]
 
 
 def is_scored(node: EvaluatorSpec) -> bool:

@@ -20,6 +20,8 @@ SNAPSHOT_VERSION = 1
 # it judges again.
 CHANGED, ASKED, JUDGED_AGAIN = "changed", "asked", "judged_again"
 MEASURES_JUDGE = "measures_judge"
+# The run that a run is compared with by its evaluators: its number and its target.
+BASELINE = "baseline"
 
 
 class UnreadableSnapshotError(DomainError):
@@ -59,7 +61,8 @@ class Plan:
 
     `models` holds the language models by slug, without their keys; `judge` is the slug of the suite's
     judge or "". `files` maps paths to the hash of their content. `agents` are the targets that evaluators
-    ask for a judgement, by name.
+    ask for a judgement, by name. `baseline` is the run that evaluators compare the outputs with: {"run": its number,
+    "target": the name of its target}.
     """
 
     suite: Mapping[str, Any]
@@ -72,9 +75,10 @@ class Plan:
     prompts: Mapping[str, str] = field(default_factory=dict)
     cases_hash: str = ""
     agents: Mapping[str, TargetPlan] = field(default_factory=dict)
+    baseline: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the snapshot that a run stores; it names agents only if there are any."""
+        """Return the snapshot that a run stores; it names agents and a baseline only if there are any."""
         agents = {name: agent.as_json() for name, agent in self.agents.items()}
         return {
             "version": SNAPSHOT_VERSION,
@@ -88,6 +92,7 @@ class Plan:
             "prompts": dict(self.prompts),
             "cases_hash": self.cases_hash,
             **({"agents": agents} if agents else {}),
+            **({BASELINE: dict(self.baseline)} if self.baseline else {}),
         }
 
 
@@ -114,6 +119,7 @@ def read_plan(snapshot: Mapping[str, Any]) -> Plan:
         prompts=snapshot["prompts"],
         cases_hash=snapshot["cases_hash"],
         agents=_agents(snapshot),
+        baseline=snapshot.get(BASELINE),
     )
 
 
@@ -178,6 +184,7 @@ OUTCOMES_PATH = "@outcomes"
 OUTCOMES_KIND = "outcomes"
 METRICS_KIND = "metrics_judge"
 DELIBERATION_KIND = "deliberation"
+PAIRWISE_KIND = "pairwise"
 JUDGING_AGGREGATOR = "llm_judge"
 SCRIPT_AGGREGATOR = "code_judge"
 
@@ -261,6 +268,13 @@ def _is_at(path: str, place: str) -> bool:
 def judge_models(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
     """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
     return {slug or default for _, node in walk(root) for slug in _asked_models(node, kinds)}
+
+
+def baseline_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> list[str]:
+    """Return the paths of the evaluators that compare outputs with a baseline's, in tree order."""
+    return [
+        path for path, node in walk(root) if node.kind in kinds and kinds[node.kind].needs_baseline
+    ]
 
 
 def script_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> list[str]:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from evaluators.kinds._base import CaseFacts, Judge, Kind, KindConfig, Output, Sandbox
+from evaluators.kinds._base import (
+    BaselineOutput,
+    CaseFacts,
+    Judge,
+    Kind,
+    KindConfig,
+    Output,
+    Sandbox,
+)
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec
@@ -85,7 +93,8 @@ class Execution:
 
     With an `output` the target is not asked again. `kept` are outcomes by path that stand from
     before: those evaluators do not run. Expected outcomes are judged only if `judges_outcomes`.
-    `configs` keeps the validated settings of evaluators by path for all executions of the tree.
+    `configs` keeps the validated settings of evaluators by path for all executions of the tree. `baseline` is what
+    the output is compared with.
     """
 
     case: CaseFacts
@@ -96,6 +105,7 @@ class Execution:
     kept: Mapping[str, Outcome] = field(default_factory=dict)
     judges_outcomes: bool = True
     configs: dict[str, KindConfig] = field(default_factory=dict)
+    baseline: BaselineOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)

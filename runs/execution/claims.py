@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, F, QuerySet
 
-from evaluators.kinds._base import Output
+from evaluators.kinds._base import BaselineOutput, Output
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import DomainError, Outcome
 from runs.engine.ports import Execution
@@ -20,7 +20,14 @@ from runs.execution.database import DatabaseThread
 from runs.execution.loading import Calls, CaseTree, RunWork, earlier_calls, stored_outputs
 from runs.execution.shares import register_run_worker
 from runs.models.database import among, database_now
-from runs.models.results import Artifact, Attempt, Result, ResultOutput, ResultStatus
+from runs.models.results import (
+    Artifact,
+    Attempt,
+    ComparedOutput,
+    Result,
+    ResultOutput,
+    ResultStatus,
+)
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunStatus
 from runs.models.stored import kept_outcomes, kept_output
@@ -240,9 +247,16 @@ def claim_jobs(
     stored = stored_outputs(work, {claim.result_id: claim.case for claim in claims})
     earlier = earlier_calls({claim.result_id: claim.generation for claim in claims})
     outputs, files = _outputs(claims), _files(claims)
-    scores = _scores(claims)
+    scores, baselines = _scores(claims), _baselines(work, claims)
     return [
-        _job(work, claim, stored.get(claim.result_id), earlier.get(claim.result_id, {}), kept)
+        _job(
+            work,
+            claim,
+            stored.get(claim.result_id),
+            earlier.get(claim.result_id, {}),
+            kept,
+            baselines.get(claim.result_id),
+        )
         for claim in claims
         for kept in [_kept(claim, outputs, files, scores)]
     ]
@@ -254,6 +268,7 @@ def _job(
     recorded: Mapping[str, Any] | None,
     earlier: Calls,
     kept: tuple[Output | None, Mapping[str, Outcome]],
+    baseline: BaselineOutput | None,
 ) -> Job:
     problem = ""
     try:
@@ -270,6 +285,7 @@ def _job(
         output=kept[0],
         kept=kept[1],
         judges_outcomes=bool(work.plan.judge),
+        baseline=baseline,
     )
     return Job(claim, execution, recorded, earlier, problem)
 
@@ -287,6 +303,14 @@ def _kept(
     if claim.retry_paths is None:
         return output, {}
     return output, kept_outcomes(scores.get(claim.result_id, ()), row, again=claim.retry_paths)
+
+
+def _baselines(work: RunWork, claims: Sequence[Claim]) -> dict[int, BaselineOutput]:
+    """Return what the results are compared with; none, without a query, in a run that has no baseline."""
+    if not work.plan.baseline:
+        return {}
+    rows = ComparedOutput.objects.in_bulk([claim.result_id for claim in claims])
+    return {pk: BaselineOutput(row.text, row.problem) for pk, row in rows.items()}
 
 
 def _outputs(claims: Sequence[Claim]) -> dict[int, ResultOutput]:

@@ -203,6 +203,24 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="ComparedOutput",
+            fields=[
+                (
+                    "result",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="compared_with",
+                        serialize=False,
+                        to="runs.result",
+                    ),
+                ),
+                ("repetition", models.PositiveIntegerField(default=1)),
+                ("text", models.TextField(blank=True, default="")),
+                ("problem", models.TextField(blank=True, default="")),
+            ],
+        ),
+        migrations.CreateModel(
             name="ExternalScore",
             fields=[
                 (

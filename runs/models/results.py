@@ -203,6 +203,24 @@ class PushedOutput(models.Model):
         return self.digest[:12]
 
 
+class ComparedOutput(models.Model):
+    """What the baseline run answered in the same case, copied for a result that is compared with it.
+
+    `repetition` is that of the baseline's result. Without an answer `problem` says why.
+    """
+
+    result = models.OneToOneField(
+        Result, on_delete=models.CASCADE, primary_key=True, related_name="compared_with"
+    )
+    repetition = models.PositiveIntegerField(default=1)
+    text = models.TextField(blank=True, default="")
+    problem = models.TextField(blank=True, default="")
+
+    def __str__(self) -> str:
+        """Return the beginning of the text."""
+        return self.text[:80]
+
+
 class Artifact(models.Model):
     """A file the target left."""
 

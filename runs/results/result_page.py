@@ -42,6 +42,7 @@ from runs.models.results import (
     Artifact,
     Attempt,
     CallStatus,
+    ComparedOutput,
     EvaluatorScore,
     ModelCall,
     Result,
@@ -539,6 +540,21 @@ STAGE_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
+class ShownBaseline:
+    """The output of the baseline that a result is compared with; `url` is "" when the baseline's result is gone.
+
+    `repetition` is None where the baseline ran each case once. Without an output `problem` says why.
+    """
+
+    number: int
+    target: str
+    repetition: int | None
+    text: str
+    problem: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class ResultPage:
     """Everything that the page of a result shows."""
 
@@ -556,6 +572,7 @@ class ResultPage:
     diff: tuple[DiffLine, ...] | None
     output_text: str
     removal_message: str
+    baseline: ShownBaseline | None
     outcomes: tuple[Mapping[str, Any], ...]
     outcomes_met: int
     tree: TreeNode
@@ -710,6 +727,7 @@ def result_page(run: Run, key: str, repetition: int, params: QueryDict | None = 
         diff=_diff(case, output),
         output_text=output.text[:MAX_SHOWN_LENGTH],
         removal_message=output.removal_message,
+        baseline=_shown_baseline(run, result, plan.baseline),
         outcomes=outcomes,
         outcomes_met=sum(bool(outcome["passed"]) for outcome in outcomes),
         tree=tree,
@@ -759,6 +777,32 @@ def _output(result: Result) -> ResultOutput:
         return result.output
     except ResultOutput.DoesNotExist:
         return ResultOutput(result=result)
+
+
+def _shown_baseline(
+    run: Run, result: Result, baseline: Mapping[str, Any] | None
+) -> ShownBaseline | None:
+    """Return what the result is compared with; two queries in a run that has a baseline."""
+    row = ComparedOutput.objects.filter(result=result).first() if baseline else None
+    if row is None or baseline is None:
+        return None
+    number, key = baseline["run"], result.case.key
+    source = Run.objects.filter(
+        suite=run.suite_id,
+        number=number,
+        results__case__key=key,
+        results__repetition=row.repetition,
+    )
+    repetitions = source.values_list("repetitions", flat=True).first()
+    place = [run.suite.slug, number, key, row.repetition]
+    return ShownBaseline(
+        number=number,
+        target=baseline["target"],
+        repetition=row.repetition if repetitions != 1 else None,
+        text=row.text[:MAX_SHOWN_LENGTH],
+        problem=row.problem,
+        url="" if repetitions is None else reverse("runs:result", args=place),
+    )
 
 
 def _diff(case: Case, output: ResultOutput) -> tuple[DiffLine, ...] | None:

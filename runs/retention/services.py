@@ -15,7 +15,7 @@ from evaluators.models import COMMAND_LINE, AuditEntry
 from evaluators.sandbox.processes import process_name
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import METRICS_KIND
+from runs.engine.plan import METRICS_KIND, PAIRWISE_KIND
 from runs.engine.ports import Cause
 from runs.exports.services import remove_suite_exports
 from runs.models.comments import Comment, Mention
@@ -26,6 +26,7 @@ from runs.models.results import (
     REMOVED_HASH,
     Artifact,
     Attempt,
+    ComparedOutput,
     EvaluatorScore,
     ExternalScore,
     ModelCall,
@@ -56,10 +57,11 @@ logger = logging.getLogger(__name__)
 # Each transaction removes this many results, or cases; others can write in between.
 BATCH = 1_000
 # Judges whose details hold figures, and the texts that name these.
-PARTS_IN_DETAILS = (METRICS_KIND, HYBRID_KIND)
-PART_KEYS = ("key", "name", "tier", "label", "policy")
+PARTS_IN_DETAILS = (METRICS_KIND, HYBRID_KIND, PAIRWISE_KIND)
+PART_KEYS = ("key", "name", "tier", "label", "policy", "better")
 # What stands in place of an error.
 GONE = "removed with the details of the run"
+BASELINE_GONE = "what the baseline answered was removed with the outputs of the run"
 # No slug of a suite that somebody names has a colon.
 DELETED_SLUG = "deleted:{pk}"
 
@@ -413,6 +415,7 @@ def _forget_outputs(run: Run, batch: QuerySet[Result], removal: Removal) -> int:
         removed_at=database_now(),
         removed_by=removal.asked_by_name,
     )
+    ComparedOutput.objects.filter(result__in=batch).update(text="", problem=BASELINE_GONE)
     # What was pushed and never scored; a run that is resumed waits for it again.
     pushed = PushedOutput.objects.filter(result__in=batch, output__isnull=False)
     batch.filter(pk__in=pushed.values("pk"), status=ResultStatus.CANCELLED).update(
@@ -487,15 +490,16 @@ def plain_decision(decision: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_parts(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of metrics and dimensions in a judge's details, without any text."""
-    return {
+    """Return the scores of metrics and dimensions, or who won, in a judge's details, without any text."""
+    figures: dict[str, Any] = {
         name: [
             {key: value for key, value in part.items() if key in PART_KEYS or _is_figure(value)}
             for part in parts
         ]
-        for name in ("metrics", "dimensions")
+        for name in ("metrics", "dimensions", "orders")
         if (parts := details.get(name))
     }
+    return figures | ({"verdict": details["verdict"]} if "verdict" in details else {})
 
 
 def _is_figure(value: Any) -> bool:

@@ -25,7 +25,7 @@ from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted, money
-from runs.engine.plan import case_tree, judge_calls, planned_calls_by_judge
+from runs.engine.plan import baseline_paths, case_tree, judge_calls, planned_calls_by_judge
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -229,6 +229,22 @@ def unscorable_warnings(root: EvaluatorSpec, groups: Iterable[CaseGroup]) -> tup
     return (
         *sentences[:MAX_NAMED],
         *([f"The same applies to {more} more evaluators."] if more > 0 else ()),
+    )
+
+
+def baseline_warning(request: EstimateRequest, groups: Iterable[CaseGroup]) -> str:
+    """Return a warning about evaluators that need a baseline where there is none, "" else."""
+    if request.baseline is not None or request.suite.baseline_run_id is not None:
+        return ""
+    kinds = all_kinds()
+    found = (path for group in groups for path in baseline_paths(group.tree(request.root), kinds))
+    paths = list(dict.fromkeys(found))
+    if not paths:
+        return ""
+    have = "has" if len(paths) == 1 else "have"
+    return (
+        f"{', '.join(paths)} {have} no baseline to compare outputs with, and so no score. Make a completed run the "
+        "baseline of the suite, or name one."
     )
 
 
@@ -526,6 +542,7 @@ class EstimateRequest:
     judge: LanguageModel | None
     budget_usd: Decimal | None
     choice: CaseChoice = ALL_CASES
+    baseline: Run | None = None
 
     @property
     def executions(self) -> int:
@@ -590,6 +607,7 @@ def estimate(request: EstimateRequest) -> Estimate:
                     if target.pk in recorded
                 ),
                 *unscorable_warnings(request.root, groups),
+                baseline_warning(request, groups),
                 family_warning(request.judge if planned_calls else None, request.targets),
                 agent_warning(agents, request.targets),
             )

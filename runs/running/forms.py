@@ -19,11 +19,19 @@ from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
 
 from evaluators.detours import ADD_MODEL, AddPage, offer
+from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import duration, pct
-from runs.engine.plan import ASKED, CHANGED, JUDGED_AGAIN, read_plan
+from runs.engine.plan import (
+    ASKED,
+    BASELINE,
+    CHANGED,
+    JUDGED_AGAIN,
+    baseline_paths,
+    read_plan,
+)
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.lists import read_integer
@@ -31,6 +39,7 @@ from runs.models.results import Result, ResultStatus
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite, Target
 from runs.requests import MoneyField
+from runs.running.baselines import baseline_choices, baseline_run
 from runs.running.estimate import (
     ENDED,
     CaseChoice,
@@ -349,6 +358,7 @@ def form_values(run: Run) -> dict[str, Any]:
         "note": run.note,
         "target": [str(run.target_id)] if run.target_id else [],
         "samples": request.get(SAMPLES),
+        "baseline": request.get(BASELINE, ""),
     }
     if model := LanguageModel.objects.filter(slug=judge).first():
         values["judge"] = model.pk
@@ -632,6 +642,11 @@ class StartRunForm(CaseChoiceForm):
         min_value=1,
         max_value=MAX_MINUTES,
     )
+    baseline = forms.ChoiceField(
+        label="Baseline",
+        required=False,
+        help_text="The run whose outputs pairwise evaluators compare the new ones with",
+    )
     note = forms.CharField(
         required=False,
         max_length=300,
@@ -665,6 +680,26 @@ class StartRunForm(CaseChoiceForm):
             else "Minutes per run."
         )
         self.initial["form_key"] = secrets.token_urlsafe(16)
+        if self.needs_baseline:
+            number = suite.baseline_number
+            own = f"The suite's, #{number}" if number else "None: the suite has none"
+            self.fields["baseline"].choices = baseline_choices(suite, own)  # type: ignore[attr-defined]  # a ChoiceField
+
+    @cached_property
+    def needs_baseline(self) -> bool:
+        """Tell whether an evaluator of the suite compares outputs with a baseline's."""
+        return bool(baseline_paths(self.suite.spec.evaluators, all_kinds()))
+
+    @cached_property
+    def chosen_baseline(self) -> Run | None:
+        """Return the run that is named as the baseline, None for that of the suite."""
+        return baseline_run(self.suite, self._as_filled.get("baseline") or "")
+
+    @property
+    def baseline_number(self) -> int | None:
+        """Return the number of the run that the new ones are compared with."""
+        chosen = self.chosen_baseline
+        return self.suite.baseline_number if chosen is None else chosen.number
 
     @cached_property
     def options(self) -> tuple[TargetOption, ...]:
@@ -759,6 +794,7 @@ class StartRunForm(CaseChoiceForm):
             judge=chosen["judge"],
             rules=self.wanted_rules,
             version=chosen["version"],
+            baseline=self.chosen_baseline,
         )
 
     def estimate(self) -> Estimate:
@@ -779,6 +815,7 @@ class StartRunForm(CaseChoiceForm):
                 judge=chosen.get("judge"),
                 budget_usd=chosen.get("budget"),
                 choice=CaseChoice(tuple(self.wanted_tags() or ()), self.wanted_keys),
+                baseline=self.chosen_baseline,
             )
         )
 
@@ -808,6 +845,7 @@ class StartRunForm(CaseChoiceForm):
                 judge=chosen.get("judge"),
                 budget_usd=chosen.get("budget"),
                 rule=apply_rules(self.rules.spec, self.wanted_rules),
+                baseline=self.chosen_baseline,
             )
         except DomainError as refusal:
             return str(refusal)
@@ -819,7 +857,7 @@ class StartRunForm(CaseChoiceForm):
         if self.is_bound:
             return self.cleaned_data if hasattr(self, "cleaned_data") else {}
         values = {}
-        for name in ("repetitions", "concurrency", "samples", "budget", "judge"):
+        for name in ("repetitions", "concurrency", "samples", "budget", "judge", "baseline"):
             field = self.fields[name]
             with suppress(forms.ValidationError):
                 values[name] = field.clean(self.initial.get(name, field.initial))

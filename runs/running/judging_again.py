@@ -16,13 +16,20 @@ from django.db import transaction
 
 from evaluators.models import ZERO_USD
 from evaluators.templatetags.figures import counted, thousands
-from runs.engine.plan import CHANGED, JUDGED_AGAIN
+from runs.engine.plan import BASELINE, CHANGED, JUDGED_AGAIN
 from runs.models.database import copy_rows, database_now, insert_rows
-from runs.models.results import Artifact, EvaluatorScore, ExternalScore, ResultOutput
+from runs.models.results import (
+    Artifact,
+    ComparedOutput,
+    EvaluatorScore,
+    ExternalScore,
+    ResultOutput,
+)
 from runs.models.runs import Campaign, Run, RunEvent
 from runs.models.stored import SCORE_COLUMNS
 from runs.models.suites import Case
 from runs.queue import queue_workers
+from runs.running.baselines import copy_baseline_outputs
 from runs.running.judging_plan import (
     CannotJudgeAgainError,
     JudgingRequest,
@@ -121,7 +128,9 @@ def _start(source: Run, request: JudgingRequest, *, by: User | None, owner_id: s
     run.run_cost_usd = sum((row.run_cost_usd or ZERO_USD for row in judging.results), ZERO_USD)
     if owner_id:
         run.assign_to(owner_id, now=database_now())
-    write_results(run, judging.cases, judging.results)
+    is_same_baseline = plan.baseline == source.snapshot.get(BASELINE)
+    write_results(run, judging.cases, judging.results, copies_baseline=is_same_baseline)
+    copy_baseline_outputs(run, plan)
     who = f" by {user_name(by)}" if by is not None else ""
     text = f"{thousands(count)} of {counted(judging.total, 'result')} of run {source} judged again{who}"
     RunEvent.objects.create(
@@ -130,10 +139,16 @@ def _start(source: Run, request: JudgingRequest, *, by: User | None, owner_id: s
     return run
 
 
-def write_results(run: Run, cases: Sequence[Case], results: Sequence[ResultToJudge]) -> None:
+def write_results(
+    run: Run,
+    cases: Sequence[Case],
+    results: Sequence[ResultToJudge],
+    *,
+    copies_baseline: bool = True,
+) -> None:
     """Create the waiting results with the outputs of their sources and the scores that are kept.
 
-    A source may have several, one after the other.
+    A source may have several, one after the other. With `copies_baseline` they are compared with the same outputs.
     """
     create_results(
         run,
@@ -154,6 +169,8 @@ def write_results(run: Run, cases: Sequence[Case], results: Sequence[ResultToJud
     for new_ids in copies:
         copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids, key=RESULT)
         copy_rows(Artifact, ("path", "content_id"), new_ids, key=RESULT)
+        if copies_baseline:
+            copy_rows(ComparedOutput, ("repetition", "text", "problem"), new_ids, key=RESULT)
         copy_rows(ExternalScore, columns, new_ids, key=RESULT)
     for start in range(0, len(results), BATCH):
         batch = results[start : start + BATCH]

@@ -12,14 +12,18 @@ from django.contrib.auth.models import User
 from django.http import QueryDict
 from django.urls import reverse
 
+from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
+from runs.engine.plan import BASELINE, baseline_paths, read_plan
 from runs.filters.selection import SelectionForm
 from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
 from runs.requests import MoneyField
+from runs.running.baselines import baseline_choices, baseline_run
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import JudgingEstimate, estimate_judging
 from runs.running.judging_plan import JudgingRequest, plan_judging
@@ -70,6 +74,10 @@ class JudgeAgainForm(SelectionForm):
     budget = MoneyField(
         required=False, min_value=0, help_text="US$, judge only. Leave empty for no limit."
     )
+    baseline = forms.ChoiceField(
+        required=False,
+        help_text="The run whose outputs pairwise evaluators compare these with",
+    )
     note = forms.CharField(required=False, max_length=MAX_NOTE_LENGTH)
     form_key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     whole = forms.BooleanField(required=False)
@@ -92,7 +100,19 @@ class JudgeAgainForm(SelectionForm):
         earlier = suite.versions.filter(number__lt=suite.version).order_by("-number")
         numbers = earlier.values_list("number", flat=True)[:MAX_VERSIONS]
         choices += [(f"v{number}", f"v{number}") for number in numbers]
+        if self.needs_baseline:
+            before = run.snapshot.get(BASELINE)
+            usual = f"As before, #{before['run']}" if before else "The suite's"
+            self.fields["baseline"].choices = baseline_choices(suite, usual)  # type: ignore[attr-defined]  # as below
         self.fields["rules"].choices = choices  # type: ignore[attr-defined]  # a ChoiceField
+
+    @cached_property
+    def needs_baseline(self) -> bool:
+        """Tell whether an evaluator that could judge compares outputs with a baseline's."""
+        trees = [read_plan(self.run.snapshot).root, self.run.suite.spec.evaluators]
+        if self.draft is not None:
+            trees.append(EvaluatorSpec.model_validate(self.draft.content["evaluators"]))
+        return any(baseline_paths(tree, all_kinds()) for tree in trees)
 
     @property
     def action(self) -> str:
@@ -108,7 +128,9 @@ class JudgeAgainForm(SelectionForm):
     @property
     def shown(self) -> list[forms.BoundField]:
         """Return the fields to fill in."""
-        names = ("rules", "judge", "samples", "ask_again", "concurrency", "budget", "note")
+        names = ["rules", "judge", "samples", "ask_again", "concurrency", "budget", "note"]
+        if self.needs_baseline:
+            names.insert(2, "baseline")
         return [self[name] for name in names]
 
     @property
@@ -163,6 +185,7 @@ class JudgeAgainForm(SelectionForm):
             version=None if rules == DRAFT else int(rules.removeprefix("v")),
             draft=self.draft if rules == DRAFT else None,
             judge=chosen["judge"],
+            baseline=baseline_run(self.run.suite, chosen["baseline"]),
             keys=keys,
             query=self.query if chosen["everything"] else None,
             rules=RunRules(samples=chosen["samples"]),

@@ -15,11 +15,18 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from evaluators.kinds import all_kinds
-from evaluators.kinds._base import CaseFacts, Kind
+from evaluators.kinds._base import Kind
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
-from runs.engine.kept_scores import Call, JudgedTree, KeptScores, ask_again, keep_scores
+from runs.engine.kept_scores import (
+    Call,
+    JudgedTree,
+    KeptScores,
+    ask_again,
+    case_question,
+    keep_scores,
+)
 from runs.engine.plan import JUDGED_AGAIN, OUTCOMES_PATH, Plan, case_tree, content_hash, read_plan
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
@@ -57,7 +64,7 @@ class CannotJudgeAgainError(DomainError):
 class JudgingRequest:
     """What judges stored outputs: the suite as it is now, one of its `version`s, or a member's `draft`.
 
-    `judge` replaces the judge of the source. Of the source's cases only those with `keys` that the `query` lists
+    `judge` replaces the judge of the source, `baseline` the run that it was compared with. Of the source's cases only those with `keys` that the `query` lists
     are judged, None for all. `rules` are changes for this run. With `asks_again` judges are also asked where their
     question is the same. None for the concurrency is what the judge allows.
     """
@@ -65,6 +72,7 @@ class JudgingRequest:
     version: int | None = None
     draft: SuiteDraft | None = None
     judge: LanguageModel | None = None
+    baseline: Run | None = None
     keys: Collection[str] | None = None
     query: ResultsQuery | None = None
     rules: RunRules = field(default_factory=RunRules)
@@ -174,7 +182,17 @@ def plan_judging(source: Run, request: JudgingRequest, by: User | None) -> Judgi
     results, left_out, total = _sort_out(source, request, rules)
     cases = {case.pk: case for case in rules.cases}
     used = [cases[pk] for pk in dict.fromkeys(row.case for row in results)]
-    plan = freeze(source.suite, judge, used, applied, by, target=before.target, files=rules.files)
+    plan = freeze(
+        source.suite,
+        judge,
+        used,
+        applied,
+        by,
+        target=before.target,
+        files=rules.files,
+        baseline=request.baseline,
+        usual_baseline=before.baseline,
+    )
     plan = replace(plan, suite={**plan.suite, "version": rules.number})
     planned, evaluators, calls = Decisions(
         source, before, plan, results, asks_again=request.asks_again
@@ -325,15 +343,9 @@ def _compare_cases(source: Run, rules: JudgingRules) -> dict[int, bool | None]:
         if case.key not in now:
             continue
         old, new = case.facts, after[now[case.key]].facts
-        is_same_input = _question(old, files) == _question(new, rules.files)
+        is_same_input = case_question(old, files) == case_question(new, rules.files)
         compared[pk] = replace(old, input=()) == replace(new, input=()) if is_same_input else None
     return compared
-
-
-def _question(case: CaseFacts, files: Mapping[str, str]) -> Any:
-    """Return the input of a case with the contents of the files that are in it."""
-    named = [path for turn in case.input for path in turn.files]
-    return case.input, [files.get(path) for path in named]
 
 
 class Decisions:

@@ -16,13 +16,23 @@ from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.model_calls.models import model_spec
 from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.engine.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, content_hash, judge_name
+from runs.engine.plan import (
+    ASKED,
+    BASELINE,
+    CHANGED,
+    Plan,
+    TargetPlan,
+    cases_hash,
+    content_hash,
+    judge_name,
+)
 from runs.models.database import database_now, insert_rows
 from runs.models.results import Result
 from runs.models.run_cases import RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, OWNER_COLUMNS, Campaign, Run
 from runs.models.suites import Case, Suite, Target
 from runs.queue import queue_workers
+from runs.running.baselines import copy_baseline_outputs, find_baseline
 from runs.running.checks import (
     CannotStartError,
     check_agents,
@@ -49,11 +59,14 @@ def make_plan(
     cases: Sequence[Case],
     rule: AppliedRules,
     started_by: User | None,
+    baseline: Run | None = None,
 ) -> Plan:
     """Return everything to freeze; raises DomainError when the run is not possible."""
     check_settings(target)
     files = dict(suite.files.values_list("path", "content_id"))
-    return freeze(suite, judge, cases, rule, started_by, target=target, files=files)
+    return freeze(
+        suite, judge, cases, rule, started_by, target=target, files=files, baseline=baseline
+    )
 
 
 def freeze(
@@ -65,10 +78,12 @@ def freeze(
     *,
     target: Target | TargetPlan,
     files: Mapping[str, str],
+    baseline: Run | None = None,
+    usual_baseline: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return everything to freeze, for a version of a suite with its files.
 
-    A target that is frozen already is not asked. Raises DomainError when the run is not possible.
+    A target that is frozen already is not asked. The baseline is the run named, else the usual one. Raises DomainError when the run is not possible.
     """
     root, policy = rule.root, rule.policy
     asked = target if isinstance(target, Target) else None
@@ -89,6 +104,7 @@ def freeze(
         prompts=prompt_versions(),
         cases_hash=cases_hash([case.content_hash for case in cases]),
         agents={agent.name: replace(_target_plan(agent), id=agent.pk) for agent in agents},
+        baseline=find_baseline(suite, trees.values(), baseline, usual_baseline),
     )
 
 
@@ -157,6 +173,7 @@ def start_run(
     campaign: Campaign | None = None,
     rules: RunRules | None = None,
     version: int | None = None,
+    baseline: Run | None = None,
     owner_id: str = "",
     form_key: str = "",
 ) -> Run:
@@ -164,7 +181,8 @@ def start_run(
 
     Without a judge the suite's is used. `rules` are changes for this run; the snapshot stores them under
     "changed", and the choice of cases under "asked". `version` is the version of the suite that the user
-    saw; the start is refused if it is another now. `owner_id` is the name of a process that executes the
+    saw; the start is refused if it is another now. Evaluators that compare outputs with a baseline use those of the
+    `baseline`, without one those of the suite's baseline. `owner_id` is the name of a process that executes the
     run alone: it claims under the run's owner id and sends the run's heartbeat.
     The audit log stores the `form_key`, so that no form starts anything twice.
     Raises DomainError with the reason.
@@ -178,9 +196,9 @@ def start_run(
         cases = chosen_cases(suite, case_keys, tags)
         rule = apply_rules(suite.spec, rules or RunRules())
         check_recorded(target, cases)
-        plan = make_plan(suite, target, judge, cases, rule, started_by)
+        plan = make_plan(suite, target, judge, cases, rule, started_by, baseline)
         check_budget(plan, budget_usd)
-        choices = _choices(case_keys, tags, rules)
+        choices = _choices(case_keys, tags, rules, baseline)
         snapshot = plan.as_json() | ({CHANGED: list(rule.changed)} if rule.changed else {})
         snapshot |= {ASKED: choices} if choices else {}
         count = len(cases) * limits.repetitions
@@ -194,6 +212,7 @@ def start_run(
             for repetition in range(1, run.repetitions + 1)
         )
         create_results(run, cases, ("case_id", "position", "repetition", "awaits_output"), values)
+        copy_baseline_outputs(run, plan)
         if owner_id:
             run.assign_to(owner_id, now=database_now())
             run.save(update_fields=OWNER_COLUMNS)
@@ -212,13 +231,14 @@ def check_start(
     judge: LanguageModel | None,
     budget_usd: Decimal | None,
     rule: AppliedRules,
+    baseline: Run | None = None,
 ) -> None:
     """Raise the DomainError that start_run would raise for one of the targets; start nothing.
 
     One case of each kind suffices; whether outputs are recorded for the cases is not checked.
     """
     for target in targets:
-        plan = make_plan(suite, target, judge or suite.judge, cases, rule, started_by)
+        plan = make_plan(suite, target, judge or suite.judge, cases, rule, started_by, baseline)
         check_budget(plan, budget_usd)
 
 
@@ -231,7 +251,10 @@ def _check_version(suite: Suite, version: int | None) -> None:
 
 
 def _choices(
-    keys: Sequence[str] | None, tags: Sequence[str] | None, rules: RunRules | None
+    keys: Sequence[str] | None,
+    tags: Sequence[str] | None,
+    rules: RunRules | None,
+    baseline: Run | None,
 ) -> dict[str, Any]:
     """Return the choices needed to repeat the run; the keys of cases are in the results."""
     choices: dict[str, Any] = {} if tags is None else {"tags": list(tags)}
@@ -239,6 +262,8 @@ def _choices(
         choices["cases"] = "chosen"
     if rules is not None and rules.samples is not None:
         choices["samples"] = rules.samples
+    if baseline is not None:
+        choices[BASELINE] = baseline.number
     return choices
 
 

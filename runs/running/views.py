@@ -117,7 +117,7 @@ def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
         "suite": form.suite,
         "form": form,
         "estimate": estimate,
-        "baseline": form.suite.baseline_number,
+        "baseline": form.baseline_number,
         "start_problem": form.start_problem(request.user, estimate),
     }
 

@@ -28,7 +28,7 @@ from evaluators.templatetags.figures import counted
 from runs.engine.plan import OUTCOMES_PATH, read_plan
 from runs.finishing import finish_run
 from runs.models.database import copy_rows, database_now, insert_rows, update_rows
-from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
+from runs.models.results import Artifact, ComparedOutput, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.reviews import Review
 from runs.models.run_cases import RunCase
@@ -340,6 +340,7 @@ def _copy(new_ids: Mapping[int, int], rescored: Mapping[int, RescoredResult]) ->
     """Copy outputs, files and reviews, and the scores of results without new ones, inside the database."""
     copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids, key=RESULT)
     copy_rows(Artifact, ("path", "content_id"), new_ids, key=RESULT)
+    copy_rows(ComparedOutput, ("repetition", "text", "problem"), new_ids, key=RESULT)
     copy_rows(Review, REVIEW_COLUMNS, new_ids, key=RESULT)
     columns = [name for name in SCORE_COLUMNS if name != RESULT]
     unchanged = {old: new for old, new in new_ids.items() if old not in rescored}

@@ -19,7 +19,7 @@ from runs.cli.campaigns import (
     worst_code,
     write_files,
 )
-from runs.cli.command import SiteCommand, campaign_url, get_model
+from runs.cli.command import SiteCommand, campaign_url, get_model, get_run
 from runs.cli.evaluating import (
     check_judging_options,
     check_tags,
@@ -93,6 +93,7 @@ examples:
   evalsite evaluate cases.jsonl --profile metrics --model gpt-4.1-mini --judge my-judge
   evalsite evaluate support-agent --outputs-of support-agent#12 --judge other-judge
   evalsite evaluate ./evals --outputs-of support-agent:latest --filter 'tone < 0.5'
+  evalsite evaluate support-agent --target "agent 1.5.0" --baseline support-agent#12
   evalsite evaluate travel-desk --target "agent 1.5.0" --metric tool_routing --metric task_completion=2
 """
 
@@ -190,6 +191,7 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
         )
         choices = {
             "judge": get_model(options["judge"]) if options["judge"] else None,
+            "baseline": get_run(options["baseline"]) if options["baseline"] else None,
             "rules": RunRules(
                 samples=options["samples"],
                 metrics=metric_choices(

@@ -82,7 +82,7 @@ def case_of(**facts: Any) -> CaseFacts:
 
 
 def context_of(text: str = ANSWERED, *, judge: Judge | None = None, **facts: Any) -> Context:
-    names = ("children", "files", "sandbox", "results")
+    names = ("children", "files", "sandbox", "results", "baseline")
     own = {name: facts.pop(name) for name in names if name in facts}
     told = {"trace": facts.pop("trace", None), "usage": facts.pop("usage", Usage())}
     output = Output(text, files=facts.pop("left", {}), **told)

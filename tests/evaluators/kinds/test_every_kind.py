@@ -24,7 +24,7 @@ from evaluators.kinds import (
     read_config,
     shortest_spelling,
 )
-from evaluators.kinds._base import ScriptResult, Step
+from evaluators.kinds._base import BaselineOutput, ScriptResult, Step
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
 from evaluators.scoring.types import Usage
 from evaluators.templatetags.marks import icon_names
@@ -41,6 +41,7 @@ PROMPTS = {
     "context_recall": ("1", "8c122093"),
     "context_precision": ("1", "505c9ff0"),
     "answer_relevance": ("1", "c23975fe"),
+    "pairwise": ("1", "3de0104f"),
     "toxicity": ("1", "9c1073d9"),
     "refusal": ("1", "d60a68b9"),
     "agent_judge": ("1", "d4d65552"),
@@ -79,7 +80,7 @@ def test_every_kind_that_asks_a_judge_may_give_it_a_time_out(name: str) -> None:
     needed: dict[str, Any] = {"rubrics": ["Is right"]} if name == "rubric" else {}
     needed = {"model": "embedder"} if name == "embedding_similarity" else needed
     context = {"criteria": "Is right", "expected_outcomes": ("Is right",), "expected_output": "x"}
-    context |= {"trace": (Step("tool", "find", output="x"),)}
+    context |= {"trace": (Step("tool", "find", output="x"),), "baseline": BaselineOutput("y")}
 
     for timeout_s in (None, 20):
         judge = doubles.ListedJudge()
@@ -142,7 +143,9 @@ def prompt_digest(name: str) -> str:
 
 
 FOUND = (Step("tool", "find", output="It comes."),)
-ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
+ROWS: dict[
+    str, tuple[dict[str, Any], Mapping[str, Any] | list[Mapping[str, Any]], dict[str, Any]]
+] = {
     "text_check": ({"operator": "contains", "value": "window"}, {}, {}),
     "expected_output": ({}, {}, {"expected_output": "It is out for delivery tomorrow."}),
     "text_similarity": ({"measure": "rouge_l"}, {}, {"expected_output": "It comes today."}),
@@ -245,6 +248,14 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
         {"model": "embedder", "zero_at": 0.25},
         {"vectors": [[3, 4], [4, 3]]},
         {"expected_output": "It comes."},
+    ),
+    "pairwise": (
+        {},
+        [
+            {"reasoning": "Names <b>a</b> time.", "better": "first"},
+            {"reasoning": "The other one does.", "better": "second"},
+        ],
+        {"baseline": BaselineOutput("Some day.")},
     ),
     "toxicity": (
         {"categories": ["insult"]},
@@ -368,6 +379,10 @@ SHOWS = {
         "Embeddings of 2 numbers by listed",
     ],
     "toxicity": ["Insult: severity 2 of 4", "calls them a goat", "by listed"],
+    "pairwise": [
+        *("Win", "Names &lt;b&gt;a&lt;/b&gt; time.", "The other one does.", "by listed"),
+        *("Asked with this output first", "Asked with the baseline"),
+    ],
     "refusal": ["The agent answers", "comes today", "It &lt;b&gt;does&lt;/b&gt;."],
     "outcomes": ["Names the day", "says so"],
     "composite": ["÷"],
@@ -409,7 +424,7 @@ SHOWS = {
 @cache  # a double of a sandbox answers once
 def row_of(name: str) -> tuple[SimpleNamespace, dict[str, Any]]:
     config, reply, facts = ROWS[name]
-    judge = doubles.ListedJudge(reply) if reply else None
+    judge = doubles.ListedJudge(*(reply if isinstance(reply, list) else [reply])) if reply else None
     if name == "composite":
         facts = {
             "children": {"a": doubles.score_of(*_contains()), "b": doubles.score_of(*_contains())}

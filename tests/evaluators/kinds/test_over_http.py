@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evaluators.kinds import get_kind, read_config
-from evaluators.kinds._base import Context, Output
+from evaluators.kinds._base import BaselineOutput, Context, Output
 from evaluators.model_calls import rate_limits
 from evaluators.model_calls.calls import CallRecord, Ledger
 from evaluators.model_calls.client import ModelClient
@@ -43,6 +43,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "composite": {"aggregator": {"type": "llm_judge"}},
     "hybrid_judge": {"dimensions": ["task"], "checks": [{"type": "final_response_present"}]},
     "metrics_judge": {"metrics": ["response_delivery"]},
+    "pairwise": {},
 }
 REPLIES: dict[str, Any] = {
     "llm_judge": {"reasoning": "Dry.", "hits": [], "misses": ["Dry"], "score": 0.25},
@@ -58,6 +59,7 @@ REPLIES: dict[str, Any] = {
     },
     "composite": {"reasoning": "Dry.", "hits": [], "misses": ["Dry"], "score": 0.3},
     "expected_output": {"reasoning": "Dry.", "hits": [], "misses": ["Window"], "score": 57},
+    "pairwise": {"reasoning": "Both are dry.", "better": "neither"},
     "deliberation": {"reasons": "Dry.", "score": 40, "bracket": "Fair"},
     "metrics_judge": {
         "reasoning": "Dry.",
@@ -68,8 +70,9 @@ REPLIES: dict[str, Any] = {
 EXPECTED = {
     **{"llm_judge": 0.25, "rubric": 0.0, "outcomes": 0.0, "metrics_judge": 0.4},
     **{"deliberation": 0.38, "hybrid_judge": 0.35, "expected_output": 0.57, "composite": 0.3},
+    "pairwise": 0.5,
 }
-CALLS = {"deliberation": 2}
+CALLS = {"deliberation": 2, "pairwise": 2}
 
 
 def judged(server: ModelServer, kind: str) -> tuple[Outcome, list[CallRecord]]:
@@ -81,7 +84,8 @@ def judged(server: ModelServer, kind: str) -> tuple[Outcome, list[CallRecord]]:
         ledger = Ledger(lambda key, digest: None, records.append)
         judge = ModelJudge(client, {"mock": spec}, "mock", ledger).at("tone")
         case = case_of(expected_outcomes=("Greets",), criteria="Kind", expected_output="Today.")
-        context = Context("tone", case, Output(INJECTION), judge=judge)
+        baseline = BaselineOutput("It comes today.")
+        context = Context("tone", case, Output(INJECTION), judge=judge, baseline=baseline)
         try:
             return await get_kind(kind).score(read_config(kind, CONFIGS[kind]), context)
         finally:
