@@ -32,7 +32,12 @@ from runs.engine.review_rules import (
     verdict_like,
 )
 from runs.models.database import database_now, insert_rows
-from runs.models.judgings import RUBRIC_KIND, read_judge_spread, sample_shares
+from runs.models.judgings import (
+    RUBRIC_KIND,
+    read_judge_spread,
+    read_pairwise,
+    sample_shares,
+)
 from runs.models.results import (
     CHUNK,
     JUDGE_PURPOSES,
@@ -52,6 +57,7 @@ from runs.models.suites import Case
 from runs.queue import SUMMARISE_RUN, queue
 from runs.summary.judge_spread import JUDGE_SPREAD
 from runs.summary.metrics import dimension_means, finals_by_key, means_by_key, metric_means
+from runs.summary.pairwise import PAIRWISE
 from runs.summary.run import summarise
 
 # Where the summary of a run has the versions of its judges.
@@ -228,6 +234,8 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     written["dimensions"] = [dimension.as_json() for dimension in dimensions]
     if (spread := read_judge_spread(run)) is not None:
         written[JUDGE_SPREAD] = spread.as_json()
+    if pairs := read_pairwise(run):
+        written[PAIRWISE] = [figures.as_json() for figures in pairs]
     written[JUDGE_VERSIONS] = count_judge_versions(run)
     written[OUTPUT_COUNTS] = count_outputs([run.pk]).get(run.pk, {})
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}

@@ -65,6 +65,7 @@ class Source(StrEnum):
     METRIC = "metric"
     DIMENSION = "dimension"
     EXTERNAL = "external"
+    PAIRWISE = "pairwise"
 
 
 OWN_SOURCES = (Source.EVALUATOR, Source.METRIC, Source.DIMENSION, Source.EXTERNAL)
@@ -154,6 +155,7 @@ FORMS: Mapping[ValueKind, tuple[re.Pattern[str], Mapping[str, str]]] = {
     ),
     ValueKind.COUNT: (re.compile(NUMBER + "(?P<unit>k?)"), {"": "1", "k": "1000"}),
 }
+PAIR_VERDICTS = ("win", "tie", "loss", "inconclusive")
 REVIEWS = ("waiting", "decided", "changed", "none")
 BUILT_IN = (
     Field("verdict", ValueKind.CHOICE, "verdict of the case, or why it has none", key="state", choices=STATES, can_change=True),
@@ -216,9 +218,9 @@ def _plain(name: str) -> str:
 class Vocabulary:
     """The fields that can be asked about: those of every case, and those of a suite.
 
-    `evaluators` are paths in the tree, without the root, and `pass_marks` the marks of those that have one. `compares`
-    tells whether there is a second run. `hint` ends the refusal of a name: what can be asked, where that is not
-    everything.
+    `evaluators` are paths in the tree, without the root; of these `pairwise` compare outputs with a baseline's, and
+    `pass_marks` are the marks of those that have one. `compares` tells whether there is a second run. `hint` ends the
+    refusal of a name: what can be asked, where that is not everything.
     """
 
     fields: Sequence[Field] = BUILT_IN
@@ -228,6 +230,7 @@ class Vocabulary:
     metrics: Sequence[str] = ()
     dimensions: Sequence[str] = ()
     external: Sequence[str] = ()
+    pairwise: Sequence[str] = ()
     compares: bool = False
     suggested: Mapping[str, Collection[str]] = field(default_factory=dict)
 
@@ -242,6 +245,7 @@ class Vocabulary:
             *(_own(key, Source.METRIC, ValueKind.POINTS) for key in self.metrics),
             *(_own(key, Source.DIMENSION, ValueKind.POINTS) for key in self.dimensions),
             *(_own(name, Source.EXTERNAL, ValueKind.SHARE) for name in self.external),
+            *(_pair(path) for path in self.pairwise),
         )
 
     def find(self, name: str) -> Field | str:
@@ -249,7 +253,7 @@ class Vocabulary:
 
         Fields of every case come first, then evaluators by path or, where only one has it, by name, then metrics
         and dimensions, and external scores by source/name. `evaluator.`, `metric.`, `dimension.` or `external.`
-        before a name leaves the others out.
+        before a name leaves the others out; only `pairwise.` asks who won.
         """
         plain = _plain(name)
         for shared in self.fields:
@@ -270,7 +274,8 @@ class Vocabulary:
             return exact[0]
         named = [field for field in own if _plain(field.key.rpartition("/")[2]) == plain]
         # A score that another tool pushes must not change what a filter means.
-        last = [field for field in named if field.source != Source.EXTERNAL] or named
+        less = [field for field in named if field.source not in (Source.EXTERNAL, Source.PAIRWISE)]
+        last = less or [field for field in named if field.source != Source.PAIRWISE] or named
         if len(last) > 1:
             paths = " or ".join(field.key for field in last)
             what = "external scores" if last[0].source == Source.EXTERNAL else "evaluators"
@@ -308,6 +313,12 @@ def field_filter(source: Source, name: str, operator: Operator, value: float) ->
 def _own(key: str, source: Source, kind: ValueKind, pass_mark: float | None = None) -> Field:
     description = "external score" if source == Source.EXTERNAL else f"score of the {source}"
     return Field(key, kind, description, source, key, can_change=True, pass_mark=pass_mark)
+
+
+def _pair(path: str) -> Field:
+    """Return the field that asks who won by an evaluator."""
+    won = "against the baseline, in any repetition"
+    return Field(f"pairwise.{path}", ValueKind.CHOICE, won, Source.PAIRWISE, path, PAIR_VERDICTS)
 
 
 def read_checked(text: str, vocabulary: Vocabulary) -> Checked:

@@ -279,6 +279,10 @@ class ResultRows(CaseRows):
         return Q(pk__in=results.values("run_case__pk"))
 
     def _has_choice(self, field: Field, value: str | None) -> Q:
+        if field.source == Source.PAIRWISE:
+            pairs = EvaluatorScore.objects.filter(self._of("result__run"), path=field.key)
+            won = pairs.filter(details__verdict=value).order_by()
+            return Q(pk__in=won.values("result__run_case__pk"))
         match field.key:
             case "state":
                 return self._is_in_state(value)

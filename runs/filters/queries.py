@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, pass_marks, walk
 from runs import lists
-from runs.engine.plan import read_plan
+from runs.engine.plan import PAIRWISE_KIND, read_plan
 from runs.filters.fields import OWN_SOURCES, Source, Vocabulary, find_field, read_checked
 from runs.filters.language import (
     MAX_LENGTH,
@@ -385,6 +385,11 @@ def run_vocabulary(*runs: Run, compares: bool = False) -> Vocabulary:
         metrics=part_keys(runs, Source.METRIC),
         dimensions=part_keys(runs, Source.DIMENSION),
         external=external,
+        pairwise=tuple(
+            dict.fromkeys(
+                path for tree in trees for path, node in walk(tree) if node.kind == PAIRWISE_KIND
+            )
+        ),
         compares=compares,
     )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runs.filters.fields import EXAMPLES, MARK, NOTHING, SHARES, Field, Vocabulary
+from runs.filters.fields import EXAMPLES, MARK, NOTHING, SHARES, Field, Source, Vocabulary
 from runs.filters.language import Direction, Words, quote
 
 MAX_SUGGESTIONS = 12
@@ -99,6 +99,9 @@ def _names(match: re.Match[str], vocabulary: Vocabulary) -> Offers:
 def _fields(vocabulary: Vocabulary) -> Offers:
     names = [field.key.rpartition("/")[2] for field in vocabulary.own_fields]
     for field, last in zip(vocabulary.own_fields, names, strict=True):
+        if field.source == Source.PAIRWISE:
+            yield str(Words(field.name)), field.help
+            continue
         is_short = field.source not in SHARES or names.count(last) == 1
         yield str(Words(last if is_short else field.key)), field.help
     yield from ((field.name, field.help) for field in vocabulary.fields)

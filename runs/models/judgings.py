@@ -1,4 +1,4 @@
-"""Several judgings of the same outputs: runs that judged them again, those of a measurement, and samples of evaluators."""
+"""Several judgings of the same outputs: by other runs, by a measurement, by samples, and in both orders of a pair."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from runs.engine.plan import (
     JUDGED_AGAIN,
     MEASURES_JUDGE,
     OUTCOMES_PATH,
+    PAIRWISE_KIND,
     asked_judges,
     outcome_samples,
     read_plan,
@@ -41,6 +42,7 @@ from runs.summary.judge_spread import (
     measure_drawings,
     measure_spread,
 )
+from runs.summary.pairwise import OutputPair, PairwiseFigures, measure_pairs
 
 WHOLE = ""
 RUBRIC_KIND = "rubric"
@@ -63,6 +65,21 @@ def read_judge_spread(run: Run) -> JudgeSpread | None:
     if run.measures_judge:
         return _measured(run, root, own)
     return _sampled(run, root, own)
+
+
+def read_pairwise(run: Run) -> list[PairwiseFigures]:
+    """Return what the evaluators found that compare the outputs of a run with its baseline's, in tree order."""
+    rows = EvaluatorScore.objects.filter(result__run=run, kind=PAIRWISE_KIND)
+    found: dict[str, list[OutputPair]] = defaultdict(list)
+    for path, case, verdict, orders in (
+        rows.exclude(state=ScoreState.SKIPPED)
+        .order_by("position", "result__position", "result__repetition")
+        .values_list("path", "result__case_id", "details__verdict", "details__orders")
+        .iterator(CHUNK)
+    ):
+        better = tuple(order["better"] for order in orders or ())
+        found[path].append(OutputPair(str(case), verdict or "", better))
+    return [measure_pairs(path, pairs, seed=run.pk) for path, pairs in found.items()]
 
 
 def sample_shares(

@@ -14,12 +14,13 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean, rounded
 from runs.costs import CostPair, run_costs
 from runs.documents import FIGURES, Document, Dollars, TextOrNone, VerdictOrNone
-from runs.engine.plan import CHANGED
+from runs.engine.plan import BASELINE, CHANGED
 from runs.models.database import read_ids
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
 from runs.results.judge_figures import JudgeSpreadDoc, run_spread
+from runs.results.pairwise import PairwiseDoc, pairwise_documents
 from runs.results.run_figures import RunRepetitions, run_repetitions
 from runs.results.runs import conclude, run_row, with_list_columns
 from runs.suites.documents import PolicyDoc
@@ -405,6 +406,10 @@ class RunDetailDoc(RunDoc):
     """Null without a hybrid judge."""
     judge_spread: JudgeSpreadDoc | None
     """How far its judge differs from itself; null while nobody knows."""
+    baseline_run: int | None
+    """The number of the run that its outputs are compared with; null where no evaluator does that."""
+    pairwise: list[PairwiseDoc]
+    """How often its outputs are better than those; empty until it ended."""
     exit_code: int | None
     """0 if it passed or measured its judge, 1 if a gate failed, 3 if it was not evaluated; null until it ended."""
     conclusion: str | None
@@ -576,6 +581,8 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         "over_repetitions": OverRepetitionsDoc.make(over) if over else None,
         "final_evaluation": final,
         "judge_spread": JudgeSpreadDoc.make(run_spread(run)),
+        "baseline_run": (run.snapshot.get(BASELINE) or {}).get("run"),
+        "pairwise": pairwise_documents(run),
     }
 
 

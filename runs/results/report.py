@@ -23,6 +23,7 @@ from runs.models.results import ResultOutput
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.results.judge_figures import run_spread
+from runs.results.pairwise import run_pairwise
 from runs.results.result_state import result_cause
 from runs.results.run_figures import Proportion, RunRepetitions, run_repetitions
 from runs.results.runs import RunGate, cases_gate, metrics_gate
@@ -54,6 +55,7 @@ def summary_table(run: Run) -> str:
         *_repetition_rows(run_repetitions(run), run.scale),
         *_source_rows(run),
         *_spread_rows(run),
+        *_pairwise_rows(run),
         *_cost_rows(run_costs(run)),
     ]
     width = max(len(name) for name, _ in rows)
@@ -74,6 +76,21 @@ def _repetition_rows(figures: RunRepetitions | None, scale: int) -> list[tuple[s
         spread = f"{score(figures.spread, scale)} of scores, over {cases}"
         rows.append(("Mean spread", spread.translate(GAPS)))
     return rows
+
+
+def _pairwise_rows(run: Run) -> list[tuple[str, str]]:
+    """Return a row for each evaluator that compares the outputs with the baseline's."""
+    found = run_pairwise(run)
+    if found is None:
+        return []
+    name = f"Against #{found.number}"
+    return [
+        (
+            name if place == 0 else "",
+            f"{row.name}: {row.rate or 'nothing decided'}; {row.counts}".translate(GAPS),
+        )
+        for place, row in enumerate(found.rows)
+    ]
 
 
 def _source_rows(run: Run) -> list[tuple[str, str]]:

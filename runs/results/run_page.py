@@ -32,6 +32,7 @@ from runs.models.runs import (
     RunStatus,
 )
 from runs.results.judge_figures import RunSpread, run_spread, version_warnings
+from runs.results.pairwise import RunPairwise, run_pairwise
 from runs.results.run_figures import (
     EvaluatorRow,
     JudgedDimensions,
@@ -431,6 +432,7 @@ class RunLive:
     repeated: RunRepetitions | None
     usage: RunUsage
     judge_spread: RunSpread | None
+    pairwise: RunPairwise | None
     judge_changes: list[str]
 
     @property
@@ -475,6 +477,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         repeated=run_repetitions(run),
         usage=run_usage(run),
         judge_spread=None if run.is_active or not run.judge_name else run_spread(run),
+        pairwise=None if run.is_active else run_pairwise(run),
         judge_changes=[] if run.is_active else version_warnings(run),
     )
 

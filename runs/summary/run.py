@@ -393,7 +393,7 @@ def _summarise_verdicts(
     return summary
 
 
-def pass_interval(counts: Sequence[tuple[int, int]], seed: int) -> tuple[float, float] | None:
+def pass_interval(counts: Sequence[tuple[float, int]], seed: int) -> tuple[float, float] | None:
     """Return the 95% interval of a pass rate: Wilson when every case ran once, else over cases.
 
     `counts` has for each case how many of its executions passed, and how many there are.

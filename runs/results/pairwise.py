@@ -1,0 +1,184 @@
+"""A run against its baseline: how often its outputs were better, as page, API and command line show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from evaluators.templatetags.figures import counted, interval, p_value, pct, thousands
+from runs.documents import Document
+from runs.engine.plan import BASELINE
+from runs.filters.language import FieldComparison, Operator
+from runs.models.runs import Run
+from runs.summary.pairwise import PAIRWISE, PairwiseFigures
+
+Interval = tuple[float, float] | None
+SIGNIFICANT = 0.05
+# By the figure: the state in whose colour it is drawn, and the words for one and for several.
+PARTS = {
+    "win": ("wins", "pass", "win,wins"),
+    "tie": ("ties", "borderline", "tie,ties"),
+    "loss": ("losses", "fail", "loss,losses"),
+    "inconclusive": ("inconclusive", "error", "inconclusive,inconclusive"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PairwisePart:
+    """The results that came out alike; `query` is the filter that lists their cases."""
+
+    count: int
+    state: str
+    word: str
+    query: str
+    start_pct: float
+    width_pct: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseRow:
+    """What one evaluator found over a run, and the parts of its bar."""
+
+    figures: PairwiseFigures
+    parts: Sequence[PairwisePart]
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return self.figures.path.rpartition("/")[2]
+
+    @property
+    def counts(self) -> str:
+        """Return the parts in words: "24 wins, 6 ties"."""
+        return ", ".join(f"{thousands(part.count)} {part.word}" for part in self.parts)
+
+    @property
+    def rate(self) -> str:
+        """Return the win rate with its interval and of how many, "" without one."""
+        figures = self.figures
+        if figures.win_rate is None:
+            return ""
+        of = f"of {thousands(figures.decided)} decided of {counted(figures.results, 'result')}"
+        return f"{pct(figures.win_rate)} {interval(figures.interval)}, {of}"
+
+    @property
+    def chance(self) -> str:
+        """Say whether wins and losses differ by more than chance."""
+        figures = self.figures
+        if figures.p is None:
+            return "Too few cases to tell wins and losses from chance"
+        clear = "unlikely to be chance" if figures.p < SIGNIFICANT else "could be chance"
+        return f"Wins against losses: {clear} ({p_value(figures.p)})"
+
+    @property
+    def bias(self) -> str:
+        """Say how often the judge preferred a place, "" where no judge was asked."""
+        figures = self.figures
+        if not figures.ordered:
+            return ""
+        of = f"{thousands(figures.leaning)} of {counted(figures.ordered, 'pair')}"
+        if figures.place_p is None:
+            return f"Position bias: the judge preferred a place in {of}"
+        clear = "unlikely to be chance" if figures.place_p < SIGNIFICANT else "could be chance"
+        return (
+            f"Position bias: in {of} the judge preferred a place, {pct(figures.first_share)} of these the first "
+            f"{interval(figures.place_interval)}; {clear} ({p_value(figures.place_p)})"
+        )
+
+    @property
+    def is_biased(self) -> bool:
+        """Tell whether the judge prefers a place by more than chance."""
+        return self.figures.place_p is not None and self.figures.place_p < SIGNIFICANT
+
+
+@dataclass(frozen=True, slots=True)
+class RunPairwise:
+    """A run against its baseline, the run of that number; a row for each evaluator."""
+
+    number: int
+    target: str
+    rows: Sequence[PairwiseRow]
+    compare_url: str
+
+
+def run_pairwise(run: Run) -> RunPairwise | None:
+    """Return a run against its baseline; None before it has figures, and for one that is compared with none."""
+    baseline, stored = run.snapshot.get(BASELINE), (run.summary or {}).get(PAIRWISE)
+    if not baseline or not stored:
+        return None
+    figures = map(PairwiseFigures.from_json, stored)
+    slug, number = run.suite.slug, baseline["run"]
+    sides = {"baseline": f"{slug}:{number}", "candidate": f"{slug}:{run.number}"}
+    return RunPairwise(
+        number,
+        baseline["target"],
+        [PairwiseRow(one, _parts(one)) for one in figures],
+        reverse("runs:compare", query=sides),
+    )
+
+
+def _parts(figures: PairwiseFigures) -> list[PairwisePart]:
+    counts = {verdict: getattr(figures, name) for verdict, (name, _, _) in PARTS.items()}
+    total, before, parts = sum(counts.values()), 0, []
+    for verdict, count in counts.items():
+        if not count:
+            continue
+        _, state, words = PARTS[verdict]
+        name = f"pairwise.{figures.path}"
+        parts.append(
+            PairwisePart(
+                count=count,
+                state=state,
+                word=words.split(",")[count != 1],
+                query=str(FieldComparison(name, Operator.EQUAL, (verdict,))),
+                start_pct=before * 100 / total,
+                width_pct=count * 100 / total,
+            )
+        )
+        before += count
+    return parts
+
+
+class PairwiseDoc(Document):
+    """What one evaluator found that compares the outputs of a run with its baseline's, with 95% intervals."""
+
+    path: str
+    """The evaluator's place in the tree."""
+    results: int
+    """How many results it compared with the baseline's."""
+    wins: int
+    """How many were better in both orders."""
+    ties: int
+    """How many were neither better nor worse in both orders."""
+    losses: int
+    """How many were worse in both orders."""
+    inconclusive: int
+    """How many the judge saw differently in both orders; they count in no rate."""
+    unscored: int
+    """How many could not be compared, such as those whose case the baseline lacks."""
+    cases: int
+    """How many cases have a win, a tie or a loss."""
+    win_rate: float | None
+    """(wins + ties ÷ 2) ÷ (wins + ties + losses), 0 to 1; null without any."""
+    interval: Interval
+    """Its interval: Wilson's with one result a case, else from resampled cases."""
+    p: float | None
+    """The p of wins against losses, by an exact sign test or, with repetitions, sign flips; null under ten cases."""
+    ordered: int
+    """How many pairs the judge was asked about in both orders."""
+    first: int
+    """In how many of these it leaned to the first place."""
+    second: int
+    """In how many of these it leaned to the second place."""
+    place_interval: Interval
+    """Wilson's interval of the first place's share of both."""
+    place_p: float | None
+    """The p of an exact binomial test that both are alike; null where the judge never leaned."""
+
+
+def pairwise_documents(run: Run) -> list[PairwiseDoc]:
+    """Describe a run against its baseline; none for one that is compared with none."""
+    found = run_pairwise(run)
+    return [] if found is None else [PairwiseDoc(**row.figures.as_json()) for row in found.rows]

@@ -1,0 +1,298 @@
+"""Outputs compared with a baseline's: which run it is, what is copied, what is paid, and what becomes of all later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+from django.urls import reverse
+
+from runs.execution.run_worker import work_on_run
+from runs.models.results import ComparedOutput, EvaluatorScore
+from runs.models.runs import Run
+from runs.models.suites import Case, RecordedOutput, Suite, Target
+from runs.results.documents import run_detail_document
+from runs.results.report import run_report
+from runs.results.runs import with_list_columns
+from runs.running.checks import CannotStartError
+from runs.running.judging_again import judge_again
+from runs.running.judging_plan import JudgingRequest, plan_judging
+from runs.running.measuring import MeasuringRequest, measure_judge
+from runs.running.retrying import retry_results
+from runs.running.services import start_run
+from runs.suites.services import drop_baseline, make_baseline
+from runs.summary.pairwise import PairwiseFigures
+from tests.support.factories import (
+    change_suite,
+    make_case,
+    make_model,
+    make_suite,
+    make_target,
+    make_user,
+)
+from tests.support.members import make_client
+from tests.support.model_server import ModelServer, Request, completion
+from tests.support.trees import CHECK, LEAF, tree
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BETTER = {**LEAF, "name": "better", "kind": "pairwise", "weight": 0.0, "config": {}}
+PRICES = {"input_price_usd_per_mtok": 1000, "output_price_usd_per_mtok": 5000}
+CALL_USD = Decimal("0.2")
+ANSWERS = re.compile(r"^<<<(\w+) (?:first|second) answer\n(.*?)\n\1>>>$", re.M | re.S)
+# By case: what the baseline and what the candidate answers. The judge prefers more stars, and the first of equal ones.
+OUTPUTS = {
+    "WIN": ("refund *", "refund ***"),
+    "LOSS": ("refund **", "refund *"),
+    "TIE": ("refund", "refund"),
+    "BIAS": ("refund **", "refund ** again"),
+}
+
+
+async def starry(request: Request) -> web.StreamResponse:
+    """Prefer the answer with more stars, and of equal ones the first."""
+    first, second = (answer.count("*") for _, answer in ANSWERS.findall(request.text))
+    better = "second" if second > first else "first"
+    return completion('{"reasoning": "Stars.", "better": "' + better + '"}')
+
+
+def answer_with(target: Target, outputs: Mapping[str, str | None]) -> None:
+    for key, text in outputs.items():
+        facts = {"output": {"output": text, "cost_usd": "0.25"}}
+        if text is not None:
+            RecordedOutput.objects.create(target=target, case_key=key, **facts)
+
+
+@pytest.fixture
+def suite(model_server: ModelServer) -> Suite:
+    """Return a suite with two recorded targets, a check that counts, and an evaluator that compares with a baseline."""
+    model_server.behave(then=starry)
+    judge = make_model(slug="judge", base_url=model_server.base_url, **PRICES)
+    suite = make_suite(tree=tree(CHECK, BETTER), judge=judge)
+    for number, key in enumerate(OUTPUTS):
+        make_case(suite=suite, key=key, position=number)
+    for place, name in enumerate(("old", "new")):
+        target = make_target(name=name)
+        answer_with(target, {key: pair[place] for key, pair in OUTPUTS.items()})
+    return suite
+
+
+def run_against(suite: Suite, name: str, **choices: Any) -> Run:
+    run = start_run(suite=suite, target=Target.objects.get(name=name), started_by=None, **choices)
+    return worked(run)
+
+
+def worked(run: Run) -> Run:
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert run.status == "completed"
+    return run
+
+
+def retry_all(run: Run, **choices: Any) -> None:
+    ids = list(run.results.values_list("pk", flat=True))
+    retry_results(run, asked_by=None, result_ids=ids, **choices)
+
+
+def found(run: Run) -> dict[str, tuple[str, float | None, str]]:
+    rows = EvaluatorScore.objects.filter(result__run=run, path="better").order_by("result")
+    columns = ("result__case__key", "details__verdict", "score", "state")
+    return {
+        key: (verdict, score, state) for key, verdict, score, state in rows.values_list(*columns)
+    }
+
+
+def figures_of(run: Run) -> PairwiseFigures:
+    [stored] = run.summary["pairwise"]
+    return PairwiseFigures.from_json(stored)
+
+
+@pytest.mark.each_database
+def test_a_run_is_shown_baseline_the_baseline_as_it_was_when_the_run_started_rows(
+    suite: Suite, model_server: ModelServer
+) -> None:
+    old = run_against(suite, "old")
+    # There was no baseline yet: nobody was asked, nothing is a 0, and the results have their verdicts.
+    assert {row[1:] for row in found(old).values()} == {(None, "unscored")}
+    reason = EvaluatorScore.objects.filter(result__run=old, path="better").first()
+    assert reason is not None
+    assert "make a completed run the baseline of the suite" in reason.reasoning
+    assert (old.pass_count, old.error_count, len(model_server.requests)) == (4, 0, 0)
+    assert "baseline" not in old.snapshot
+    make_baseline(old, by=None)
+
+    new = run_against(suite, "new")
+
+    assert found(new) == {
+        "WIN": ("win", 1.0, "scored"),
+        "LOSS": ("loss", 0.0, "scored"),
+        "TIE": ("tie", 0.5, "scored"),
+        "BIAS": ("inconclusive", None, "unscored"),
+    }
+    assert new.snapshot["baseline"] == {"run": old.number, "target": "old"}
+    # Two calls a result, none for equal outputs.
+    assert (len(model_server.requests), new.evaluation_cost_usd) == (6, 6 * CALL_USD)
+    assert (new.pass_count, new.error_count) == (4, 0)
+    figures = figures_of(new)
+    assert (figures.results, figures.decided, figures.win_rate) == (4, 3, 0.5)
+    assert (figures.ordered, figures.first, figures.second) == (3, 1, 0)
+
+    check_pages(new, old)
+
+    # Another baseline, other outputs there, no such run any more: nothing changes, and a rescore asks the same.
+    make_baseline(new, by=None)
+    RecordedOutput.objects.filter(target__name="old").update(output={"output": "other *****"})
+    retry_all(old)
+    worked(old)
+    old.delete()
+    retry_all(new, keep_output=True)
+    worked(new)
+    assert {key: row[0] for key, row in found(new).items()} == {
+        **{"WIN": "win", "LOSS": "loss", "TIE": "tie", "BIAS": "inconclusive"}
+    }
+
+
+def check_pages(new: Run, old: Run) -> None:
+    """Both pages, the filter, the API and the command line say the same."""
+    client, place = make_client(make_user()), (new.suite.slug, new.number)
+    page = client.get(reverse("runs:run", args=place)).content.decode()
+    assert "Against run #1" in page
+    assert 'aria-label="1 win, 1 tie, 1 loss, 1 inconclusive"' in page
+    assert "Win rate 50.0%" in " ".join(page.split())
+    assert "3 decided of 4 results" in " ".join(page.split())
+    for verdict, key in (
+        ("win", "WIN"),
+        ("loss", "LOSS"),
+        ("tie", "TIE"),
+        ("inconclusive", "BIAS"),
+    ):
+        query = f"pairwise.better = {verdict}"
+        assert f"?q={quote(query, safe='')}#results-title" in page
+        rows = client.get(reverse("runs:run", args=place, query={"q": query})).content.decode()
+        assert [
+            other for other in OUTPUTS if f">{other}<" in rows.partition("results-title")[2]
+        ] == [key]
+    refused = client.get(reverse("runs:run", args=place, query={"q": "pairwise.better = lost"}))
+    assert "is one of win, tie, loss, inconclusive" in refused.content.decode()
+    result = client.get(reverse("runs:result", args=(*place, "WIN", 1))).content.decode()
+    assert "refund ***" in result
+    assert ">refund *<" in result
+    assert reverse("runs:result", args=(old.suite.slug, old.number, "WIN", 1)) in result
+    new = Run.objects.select_related("suite").get(pk=new.pk)
+    document = run_detail_document(with_list_columns(Run.objects.filter(pk=new.pk)).get())
+    assert (document.baseline_run, [row.win_rate for row in document.pairwise]) == (1, [0.5])
+    assert "Against #1" in run_report(new, "")
+
+
+def test_what_the_baseline_did_not_answer_is_unscored_with_the_reason(suite: Suite) -> None:
+    RecordedOutput.objects.filter(target__name="old", case_key="WIN").delete()
+    old = run_against(suite, "old")
+    assert old.error_count == 1
+    make_case(suite=suite, key="LATER", position=9)
+    RecordedOutput.objects.create(
+        target=Target.objects.get(name="new"), case_key="LATER", output={"output": "refund"}
+    )
+    Case.objects.filter(suite=suite, key="LOSS").update(is_current=False)
+    make_case(
+        suite=suite, key="LOSS", revision=2, input=[{"role": "user", "content": "Another question"}]
+    )
+    new = run_against(suite, "new", baseline=old)
+
+    rows = EvaluatorScore.objects.filter(result__run=new, path="better", state="unscored")
+    reasons = dict(rows.values_list("result__case__key", "reasoning"))
+    assert reasons.pop("BIAS").startswith("inconclusive")
+    assert reasons == {
+        "WIN": "the baseline, run #1, has no output for this case",
+        "LATER": "the baseline, run #1, has no such case",
+        "LOSS": "the input of the case is another now, so the output of the baseline, run #1, answers another question",
+    }
+    figures = figures_of(new)
+    assert (figures.results, figures.unscored, figures.inconclusive) == (5, 3, 1)
+
+
+def test_repetitions_are_shown_baseline_those_of_the_baseline_in_turn(suite: Suite) -> None:
+    old = run_against(suite, "old", repetitions=2)
+    new = run_against(suite, "new", repetitions=3, baseline=old)
+    held = ComparedOutput.objects.filter(result__run=new, result__case__key="WIN").order_by(
+        "result__repetition"
+    )
+    assert list(held.values_list("result__repetition", "repetition", "text")) == [
+        (1, 1, "refund *"),
+        (2, 2, "refund *"),
+        (3, 1, "refund *"),
+    ]
+    figures = figures_of(new)
+    assert (figures.wins, figures.decided, figures.cases, figures.p) == (3, 9, 3, None)
+
+
+@pytest.mark.parametrize("spoil", ["other", "running", "removed", "unneeded"])
+def test_a_run_that_cannot_be_the_baseline_is_refused_with_the_reason(
+    suite: Suite, spoil: str
+) -> None:
+    old = run_against(suite, "old")
+    words = {
+        "other": "it is a run of other. Name a run of",
+        "running": "it is still running",
+        "removed": "its outputs were removed",
+        "unneeded": "no evaluator compares outputs with another",
+    }[spoil]
+    if spoil == "other":
+        old.suite = make_suite(slug="other")
+    elif spoil == "running":
+        old.status = "running"
+    elif spoil == "removed":
+        old.outputs_removed_at = old.finished_at
+    else:
+        change_suite(suite, tree=tree(CHECK))
+    target = Target.objects.get(name="new")
+    with pytest.raises(CannotStartError, match=f"Run #1 cannot be the baseline: {words}"):
+        start_run(suite=suite, target=target, started_by=None, baseline=old)
+
+
+def test_judging_again_keeps_the_baseline_unless_another_is_named(
+    suite: Suite, model_server: ModelServer, judged_again: Callable[..., Run]
+) -> None:
+    old = run_against(suite, "old")
+    other = run_against(suite, "old")
+    new = run_against(suite, "new", baseline=old)
+    make_baseline(other, by=None)
+    requests = len(model_server.requests)
+
+    # The same question: only what has no score is asked again.
+    same = judged_again(new)
+    assert (same.snapshot["baseline"]["run"], found(same)) == (old.number, found(new))
+    assert len(model_server.requests) == requests + 2
+    plan = plan_judging(new, JudgingRequest(baseline=other), None)
+    assert {row.path: row.reasons for row in plan.evaluators} == {
+        "mentions_refund": "",
+        "better": "4 judged: it is compared with another run",
+    }
+    assert sum(plan.calls.values()) == 8
+    changed = judged_again(new, baseline=other)
+    assert (changed.snapshot["baseline"]["run"], found(changed)) == (other.number, found(new))
+
+    # Its own outputs say nothing; a run without a baseline takes the suite's.
+    itself = judged_again(other)
+    assert {row[2] for row in found(itself).values()} == {"unscored"}
+    row = EvaluatorScore.objects.filter(result__run=itself, path="better").first()
+    assert row is not None
+    assert row.reasoning == f"the output is that of the baseline, run #{other.number}, itself"
+    drop_baseline(other, by=None)
+    assert "baseline" not in judged_again(old).snapshot
+
+    measured = worked(measure_judge(new, MeasuringRequest(results=4, times=2), by=None))
+    assert ComparedOutput.objects.filter(result__run=measured).count() == 8
+    assert figures_of(measured).wins == 2
+
+
+@pytest.fixture
+def judged_again() -> Callable[..., Run]:
+    def judge(source: Run, **choices: Any) -> Run:
+        [run] = judge_again([source], JudgingRequest(**choices), by=None)
+        return worked(run)
+
+    return judge
