@@ -23,12 +23,13 @@ from aiohttp import web
 from scripted.agents import READER, USD_PER_CHARACTER, ScriptedAgents, read_attempts
 from scripted.asking import read_agent_question, read_asked
 from scripted.marking import Guide, read_guides
+from scripted.preferences import HASTY
 from scripted.replies import read_reply
 from scripted.tempers import MOODY, STRICT, Tempers
 from scripted.written import PLACES, Key, answer_without_case, read_replies
 
 MODEL = "scripted-judge"
-MODELS = (MODEL, "scripted-judge-small", "scripted-judge-large", STRICT, MOODY)
+MODELS = (MODEL, "scripted-judge-small", "scripted-judge-large", STRICT, MOODY, HASTY)
 HOST = "127.0.0.1"
 EXAMPLES = Path(__file__).parent
 REPLIES = EXAMPLES / "support-agent" / "judge.jsonl"

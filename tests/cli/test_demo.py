@@ -16,6 +16,7 @@ from runs.management.commands.load_examples import SUITES
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.results.judge_figures import version_warnings
+from runs.results.pairwise import run_pairwise
 from runs.reviews.judges import judged_outputs
 from runs.reviews.people import people_decisions
 from tests.examples.reading import EXAMPLES
@@ -115,7 +116,8 @@ def test_a_key_in_the_environment_adds_a_model_to_evaluate(settings):
 @pytest.mark.one_database
 def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_path, capsys):
     def work_on_all():
-        for run in Run.objects.filter(suite__slug="support-agent", status="queued"):
+        slugs = ("support-agent", "travel-desk")
+        for run in Run.objects.filter(suite__slug__in=slugs, status="queued"):
             work_on_run(run.pk)
 
     monkeypatch.setattr(load_examples, "_input_ends", work_on_all)
@@ -126,7 +128,9 @@ def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_
             )
         work_on_all()
     assert capsys.readouterr().err == ""
-    again = Run.objects.exclude(source_run=None).order_by("number")
+    again = (
+        Run.objects.exclude(source_run=None).exclude(suite__slug="travel-desk").order_by("number")
+    )
     assert list(again.values_list("number", "source_run__number", "judge_name")) == [
         (3, 2, "Scripted judge, strict"),
         (4, 2, "Scripted judge, moody"),
@@ -144,3 +148,13 @@ def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_
     assert strict.score_sum < Run.objects.get(number=2, suite=strict.suite).score_sum
     assert (strict.status, moody.status) == ("completed", "completed")
     assert measurement.summary["judge_spread"]["whole"]["flips"] > 0
+
+    [pairwise] = Run.objects.filter(suite__slug="travel-desk").exclude(source_run=None)
+    assert (pairwise.status, pairwise.snapshot["baseline"]["run"]) == ("completed", 1)
+    found = run_pairwise(pairwise)
+    assert found is not None
+    careful, hasty = found.rows
+    # The later release is better, and only the hasty judge prefers a place.
+    assert careful.figures.win_rate > 0.5
+    assert (careful.is_biased, hasty.is_biased) == (False, True)
+    assert careful.figures.inconclusive == 0

@@ -16,19 +16,22 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import QuerySet
 
 from evaluators.models import LanguageModel
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cli.command import SiteCommand
+from runs.engine.plan import PAIRWISE_KIND
 from runs.files.importing import import_recorded_outputs, import_suite
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
 from runs.models.runs import Run, RunStatus
-from runs.models.suites import Suite, Target
+from runs.models.suites import Suite, SuiteDraft, Target
 from runs.reviews.files import import_reviews
 from runs.running.judging_again import judge_again
 from runs.running.judging_plan import JudgingRequest
 from runs.running.measuring import MeasuringRequest, measure_judge
 from runs.running.services import start_campaign
+from runs.suites.edits import begin_draft
 
 EXAMPLES = Path(settings.BASE_DIR) / "examples"
 JUDGE_FACTS = {
@@ -104,14 +107,16 @@ AGENT: dict[str, Any] = {
     "cost_path": "cost_usd",
     "timeout_s": 20,
 }
-# One that is stricter than the others, and one that differs from itself.
+# One that is stricter than the others, one that differs from itself, and one that prefers the first of two answers.
 STRICT, MOODY = "scripted-judge-strict", "scripted-judge-moody"
+HASTY = "scripted-judge-hasty"
 JUDGES = (
     DemoJudge("scripted-judge", "Scripted judge", "0.4", "1.6"),
     DemoJudge("scripted-judge-small", "Scripted judge, small", "0.1", "0.4"),
     DemoJudge("scripted-judge-large", "Scripted judge, large", "2.5", "10"),
     DemoJudge(STRICT, "Scripted judge, strict", "0.8", "3.2"),
     DemoJudge(MOODY, "Scripted judge, moody", "0.2", "0.8"),
+    DemoJudge(HASTY, "Scripted judge, hasty", "0.1", "0.4"),
 )
 
 
@@ -179,8 +184,8 @@ class Command(SiteCommand):
         parser.add_argument(
             "--follow-ups",
             action="store_true",
-            help="Then wait for a run, import reviews, judge it again by two other judges, and measure one of them; "
-            "ends with its input.",
+            help="Then wait for a run, import reviews, judge it again by two other judges, measure one of them, and "
+            "compare two runs pair by pair; ends with its input.",
         )
         parser.add_argument(
             "--judge-url", required=True, help="Base URL at which the scripted judge answers."
@@ -205,6 +210,7 @@ class Command(SiteCommand):
                 self.stderr.write(f"{suite.title}: {outcome}")
         if options["follow_ups"]:
             follow_up(Run.objects.filter(suite__slug=SUITES[0].slug), user)
+            compare_releases(Run.objects.filter(suite__slug=SUITES[1].slug), user)
 
 
 def _start_runs(example: DemoSuite, suite: Suite, user: User) -> str:
@@ -235,6 +241,31 @@ def follow_up(runs: QuerySet[Run], user: User) -> None:
         if not _completes(judgings[-1]):
             return
     measure_judge(judgings[1], MeasuringRequest(), by=user)
+
+
+def compare_releases(runs: QuerySet[Run], user: User) -> None:
+    """Compare the outputs of the newest run with those of the oldest pair by pair, by a careful and a hasty judge.
+
+    Workers execute the run. Nothing is done a second time.
+    """
+    asked = list(runs.filter(source_run=None).order_by("number"))
+    if len(asked) < 2 or runs.exclude(source_run=None).exists():
+        return
+    first, last = asked[0], asked[-1]
+    if not (_completes(first) and _completes(last)):
+        return
+    suite = last.suite
+    content = begin_draft(suite.spec)
+    pairwise = [
+        {
+            **EvaluatorSpec(name=name, kind=PAIRWISE_KIND, weight=0.0, config=config).as_json(),
+            "id": name,
+        }
+        for name, config in (("better", {}), ("better_hasty", {"model": HASTY}))
+    ]
+    content["evaluators"]["children"] = [*content["evaluators"]["children"], *pairwise]
+    draft = SuiteDraft(suite=suite, author=user, base_version=suite.version, content=content)
+    judge_again([last], JudgingRequest(draft=draft, baseline=first, note="Demo"), by=user)
 
 
 def _completes(run: Run) -> bool:
