@@ -17,6 +17,7 @@ from runs.compare.sides import ComparisonSide
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
 from runs.models.runs import RunStatus
 from runs.results.documents import GatesDoc
+from runs.results.pairwise import PairwiseDoc, pairwise_between, pairwise_documents
 from runs.results.result_documents import EvaluatorState
 
 
@@ -499,6 +500,8 @@ class ComparisonDoc(Document):
     """What of the changes the judges alone can make; empty unless they were measured."""
     judge_changes: list[str]
     """Judges whose models changed behind their names between the runs, as their replies tell."""
+    pairwise: list[PairwiseDoc]
+    """How often the candidate's outputs are better, if its evaluators compared them with this baseline's."""
     metrics: list[MeasuredDoc]
     """What evaluators measured: metrics, dimensions, then the score of every evaluator below the root."""
     cases: list[CaseChangeDoc]
@@ -528,6 +531,9 @@ def comparison_document(
         evidence=comparison.evidence,
         judge_noise=judge_noise(comparison),
         judge_changes=judge_changes(comparison),
+        pairwise=pairwise_documents(
+            pairwise_between(comparison.baseline.run, comparison.candidate.run)
+        ),
         metrics=[MeasuredDoc.make(measured) for measured in comparison.evidence.measured],
         cases=[case_change_document(comparison, change) for change in comparison.cases],
     )

@@ -56,6 +56,7 @@ from runs.lists import Chip, Sort
 from runs.models.runs import Run, RunStatus
 from runs.results.case_rows import unknown_columns
 from runs.results.display import HEADINGS, TableDisplay, own_columns, table_display
+from runs.results.pairwise import RunPairwise, pairwise_between
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,11 @@ class ComparisonPage:
     def judge_changes(self) -> Sequence[str]:
         """Say which judges' models changed behind their names between the runs."""
         return judge_changes(self.comparison)
+
+    @cached_property
+    def pairwise(self) -> RunPairwise | None:
+        """Return how often the candidate's outputs are better, if its evaluators compared them with the baseline's."""
+        return pairwise_between(self.comparison.baseline.run, self.comparison.candidate.run)
 
     @property
     def is_rescoring(self) -> bool:

@@ -22,6 +22,7 @@ from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
 from runs.compare.sides import ComparisonSide
 from runs.models.runs import RunStatus
+from runs.results.pairwise import pairwise_between
 from runs.results.runs import ExitConclusion, RunGate, run_word
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
@@ -71,6 +72,9 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield ROUNDING_NOTE
     for noise in judge_noise(comparison):
         yield noise.text
+    found = pairwise_between(comparison.baseline.run, comparison.candidate.run)
+    for row in found.rows if found is not None else ():
+        yield f"Pair by pair, {row.text}."
     yield from _measured(comparison)
     cases = by_harm(comparison.cases)
     yield from _case_table("Got worse", [case for case in cases if case.status == REGRESSION])

@@ -16,7 +16,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
 from evaluators.templatetags.figures import duration, plain, points
-from runs.engine.plan import judge_settings
+from runs.engine.plan import BASELINE, judge_settings
 
 # The settings that can change the verdict of a result; thresholds of gates and tolerances cannot.
 VERDICT_SETTINGS = (
@@ -60,6 +60,7 @@ def differences(baseline: RunFacts, candidate: RunFacts) -> tuple[Difference, ..
         *_changes(*sides),
         _files(*(side.get("files") or {} for side in sides)),
         *_judges(*sides),
+        _baseline(*(side.get(BASELINE) for side in sides)),
         _repetitions(baseline.repetitions, candidate.repetitions),
     )
     return tuple(difference for difference in candidates if difference is not None)
@@ -159,6 +160,18 @@ def _judges(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
     for name in sorted({*agents[0]} & {*agents[1]}):
         if _agent(agents[0][name]) != _agent(agents[1][name]):
             yield Difference("judge", f"settings of the agent {name} differ")
+
+
+def _baseline(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> Difference | None:
+    """Return the difference if evaluators compared the outputs with those of different runs.
+
+    The usual baseline has none itself, which makes no difference to the run that is compared with it.
+    """
+    if not (before and after) or before["run"] == after["run"]:
+        return None
+    return Difference("pairwise baseline", f"run #{before['run']} and run #{after['run']}")
 
 
 def _agent(agent: Mapping[str, Any]) -> Any:

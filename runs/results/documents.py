@@ -20,7 +20,7 @@ from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import read_executions
 from runs.results.judge_figures import JudgeSpreadDoc, run_spread
-from runs.results.pairwise import PairwiseDoc, pairwise_documents
+from runs.results.pairwise import PairwiseDoc, pairwise_documents, run_pairwise
 from runs.results.run_figures import RunRepetitions, run_repetitions
 from runs.results.runs import conclude, run_row, with_list_columns
 from runs.suites.documents import PolicyDoc
@@ -582,7 +582,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         "final_evaluation": final,
         "judge_spread": JudgeSpreadDoc.make(run_spread(run)),
         "baseline_run": (run.snapshot.get(BASELINE) or {}).get("run"),
-        "pairwise": pairwise_documents(run),
+        "pairwise": pairwise_documents(run_pairwise(run)),
     }
 
 

@@ -61,7 +61,13 @@ class PairwiseRow:
         if figures.win_rate is None:
             return ""
         of = f"of {thousands(figures.decided)} decided of {counted(figures.results, 'result')}"
-        return f"{pct(figures.win_rate)} {interval(figures.interval)}, {of}"
+        return f"{pct(figures.win_rate)} ({interval(figures.interval)}), {of}"
+
+    @property
+    def text(self) -> str:
+        """Say in a line what the evaluator found."""
+        rate = f"win rate {self.rate}" if self.rate else "nothing decided"
+        return f"{self.name}: {rate}; {self.counts or 'nothing compared'}"
 
     @property
     def chance(self) -> str:
@@ -84,7 +90,7 @@ class PairwiseRow:
         clear = "unlikely to be chance" if figures.place_p < SIGNIFICANT else "could be chance"
         return (
             f"Position bias: in {of} the judge preferred a place, {pct(figures.first_share)} of these the first "
-            f"{interval(figures.place_interval)}; {clear} ({p_value(figures.place_p)})"
+            f"({interval(figures.place_interval)}); {clear} ({p_value(figures.place_p)})"
         )
 
     @property
@@ -117,6 +123,12 @@ def run_pairwise(run: Run) -> RunPairwise | None:
         [PairwiseRow(one, _parts(one)) for one in figures],
         reverse("runs:compare", query=sides),
     )
+
+
+def pairwise_between(baseline: Run, candidate: Run) -> RunPairwise | None:
+    """Return a run against its baseline if that is the other run, else None."""
+    found = run_pairwise(candidate) if baseline.suite_id == candidate.suite_id else None
+    return found if found is not None and found.number == baseline.number else None
 
 
 def _parts(figures: PairwiseFigures) -> list[PairwisePart]:
@@ -178,7 +190,6 @@ class PairwiseDoc(Document):
     """The p of an exact binomial test that both are alike; null where the judge never leaned."""
 
 
-def pairwise_documents(run: Run) -> list[PairwiseDoc]:
-    """Describe a run against its baseline; none for one that is compared with none."""
-    found = run_pairwise(run)
+def pairwise_documents(found: RunPairwise | None) -> list[PairwiseDoc]:
+    """Describe a run against its baseline; nothing for one that is compared with none."""
     return [] if found is None else [PairwiseDoc(**row.figures.as_json()) for row in found.rows]

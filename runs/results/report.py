@@ -85,10 +85,7 @@ def _pairwise_rows(run: Run) -> list[tuple[str, str]]:
         return []
     name = f"Against #{found.number}"
     return [
-        (
-            name if place == 0 else "",
-            f"{row.name}: {row.rate or 'nothing decided'}; {row.counts}".translate(GAPS),
-        )
+        (name if place == 0 else "", row.text.translate(GAPS))
         for place, row in enumerate(found.rows)
     ]
 

@@ -12,6 +12,11 @@ import pytest
 from aiohttp import web
 from django.urls import reverse
 
+from runs.compare.comparison import build_comparison
+from runs.compare.conclusion import conclude
+from runs.compare.documents import comparison_document
+from runs.compare.report import comparison_report
+from runs.compare.rules import Tolerances
 from runs.execution.run_worker import work_on_run
 from runs.models.results import ComparedOutput, EvaluatorScore
 from runs.models.runs import Run
@@ -112,7 +117,7 @@ def figures_of(run: Run) -> PairwiseFigures:
 
 
 @pytest.mark.each_database
-def test_a_run_is_shown_baseline_the_baseline_as_it_was_when_the_run_started_rows(
+def test_a_run_is_compared_with_the_baseline_as_it_was_when_the_run_started_rows(
     suite: Suite, model_server: ModelServer
 ) -> None:
     old = run_against(suite, "old")
@@ -185,7 +190,18 @@ def check_pages(new: Run, old: Run) -> None:
     new = Run.objects.select_related("suite").get(pk=new.pk)
     document = run_detail_document(with_list_columns(Run.objects.filter(pk=new.pk)).get())
     assert (document.baseline_run, [row.win_rate for row in document.pairwise]) == (1, [0.5])
-    assert "Against #1" in run_report(new, "")
+    line = "better: win rate 50.0% (12.5% to 87.4%), of 3 decided of 4 results; 1 win, 1 tie, 1 loss, 1 inconclusive"
+    assert f"Against #1   {line}" in run_report(new, "")
+    comparison = build_comparison(old, new, Tolerances())
+    assert f"Pair by pair, {line}." in comparison_report(comparison, conclude(comparison))
+    assert comparison_document(comparison).pairwise == document.pairwise
+    sides = {"baseline": f"{new.suite.slug}:1", "candidate": f"{new.suite.slug}:2"}
+    for query, count in (
+        (sides, 1),
+        (dict(zip(sides, list(sides.values())[::-1], strict=True)), 0),
+    ):
+        compared = client.get(reverse("runs:compare", query=query)).content.decode()
+        assert compared.count('id="run-pairwise"') == count
 
 
 def test_what_the_baseline_did_not_answer_is_unscored_with_the_reason(suite: Suite) -> None:
@@ -214,7 +230,7 @@ def test_what_the_baseline_did_not_answer_is_unscored_with_the_reason(suite: Sui
     assert (figures.results, figures.unscored, figures.inconclusive) == (5, 3, 1)
 
 
-def test_repetitions_are_shown_baseline_those_of_the_baseline_in_turn(suite: Suite) -> None:
+def test_repetitions_are_compared_with_those_of_the_baseline_in_turn(suite: Suite) -> None:
     old = run_against(suite, "old", repetitions=2)
     new = run_against(suite, "new", repetitions=3, baseline=old)
     held = ComparedOutput.objects.filter(result__run=new, result__case__key="WIN").order_by(

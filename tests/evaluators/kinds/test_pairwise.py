@@ -131,7 +131,7 @@ def test_without_a_prompt_the_case_says_what_is_better(facts: dict[str, Any], wo
     assert words in judge.questions[0].instructions
 
 
-def test_what_cannot_be_shown_baseline_anything_is_unscored_and_never_0() -> None:
+def test_what_cannot_be_compared_is_unscored_and_never_0() -> None:
     unasked = ListedJudge("{}")
     alone = unscored_of(KIND, {}, context_of(OURS, judge=unasked))
     assert (alone.stage, "make a completed run the baseline" in alone.reason) == ("config", True)
