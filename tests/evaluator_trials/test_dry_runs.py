@@ -121,6 +121,8 @@ ROWS = {
     "ranked": Row("context_precision", "model"),
     "relevant": Row("answer_relevance", "model"),
     "clean": Row("toxicity", "model", {"categories": ["insult"]}),
+    # There is no baseline to compare with.
+    "better": Row("pairwise", "nobody"),
     "own": Row("script", "program", {"script": PROGRAM, "protocol": "stdin"}),
     "words": Row("text_check", "nobody", {"operator": "contains", "value": "5 days"}),
     "calls": Row("tool_trajectory", "nobody", {"mode": "any_order", "minimums": {"look_up": 1}}),
