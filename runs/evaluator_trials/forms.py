@@ -71,6 +71,11 @@ class EvaluatorTrialForm(forms.Form):
         label="Trace",
         help_text='Steps as JSON: [{"type": "tool", "name": "look_up", "input": {"id": 7}, "output": "found"}]',
     )
+    baseline = OutputField(
+        3,
+        label="Output of the baseline",
+        help_text="Leave it empty to compare with the output of the baseline run.",
+    )
     once = forms.UUIDField(widget=forms.HiddenInput, initial=uuid4)
 
     def __init__(
@@ -115,7 +120,7 @@ class EvaluatorTrialForm(forms.Form):
         elif message := result.output.removal_message:
             self.add_error("case", message)
         else:
-            self.chosen = TriedOutput(result.case, result)
+            self.chosen = TriedOutput(result.case, result, baseline=values["baseline"])
 
     def _pasted(self, values: dict[str, Any]) -> None:
         key = values["case"].strip()
@@ -127,7 +132,7 @@ class EvaluatorTrialForm(forms.Form):
         steps = self._steps(values["trace"]) if values["trace"].strip() else None
         if case is not None and not self.errors:
             pasted = {"output": values["output"]} | ({} if steps is None else {"trace": steps})
-            self.chosen = TriedOutput(case, pasted=pasted)
+            self.chosen = TriedOutput(case, pasted=pasted, baseline=values["baseline"])
 
     def _steps(self, text: str) -> Any:
         try:
@@ -142,7 +147,7 @@ class EvaluatorTrialForm(forms.Form):
 
     def _forget_too_long(self) -> None:
         """Drop texts that are too long: a browser could hardly open a page with them."""
-        names = map(self.add_prefix, ("output", "trace"))
+        names = map(self.add_prefix, ("output", "trace", "baseline"))
         long = {name: "" for name in names if len(self.data.get(name, "")) > MAX_OUTPUT_LENGTH}
         if long:
             self.data = {**dict(self.data.items()), **long}

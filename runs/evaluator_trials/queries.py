@@ -17,7 +17,13 @@ from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from evaluators.templatetags.figures import age
-from runs.engine.plan import OUTCOMES_PATH, judge_calls, judge_models, script_paths
+from runs.engine.plan import (
+    OUTCOMES_PATH,
+    baseline_paths,
+    judge_calls,
+    judge_models,
+    script_paths,
+)
 from runs.models.results import (
     ANSWERED,
     CallStatus,
@@ -209,6 +215,7 @@ class TryPage:
     scripts: int
     needs: Sequence[str]
     missing: Sequence[str]
+    needs_baseline: bool
     runs: tuple[RunOption, ...]
     cases: Sequence[tuple[str, str]]
 
@@ -235,6 +242,7 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
         scripts=len(script_paths(root, kinds)),
         needs=tuple(_needs(root)),
         missing=("a judge: choose one under Settings",) if "" in models else (),
+        needs_baseline=bool(baseline_paths(root, kinds)),
         runs=run_options(suite),
         cases=tuple(cases[:MAX_CASES]),
     )
@@ -267,7 +275,7 @@ def initial_choice(suite: Suite, last: EvaluatorTrial | None) -> dict[str, Any]:
 
 
 def _repeat_choice(last: EvaluatorTrial) -> dict[str, Any]:
-    choice: dict[str, Any] = {"case": last.case.key}
+    choice: dict[str, Any] = {"case": last.case.key, "baseline": last.baseline}
     if last.result is not None:
         facts = {"run": str(last.result.run.number), "repetition": last.result.repetition}
         return {**choice, "source": "stored", **facts}

@@ -38,12 +38,14 @@ class TryUnderWayError(DomainError):
 class TriedOutput:
     """The output of a try: that of a result, or a pasted one for a case.
 
-    `pasted` has the form of a recorded line: output, and trace if there is one.
+    `pasted` has the form of a recorded line: output, and trace if there is one. `baseline` is the pasted output to
+    compare it with, "" for that of the baseline run.
     """
 
     case: Case
     result: Result | None = None
     pasted: Mapping[str, Any] | None = None
+    baseline: str = ""
 
 
 def find_node(draft: SuiteDraft, node_id: str) -> tuple[str, dict[str, Any]]:
@@ -115,6 +117,7 @@ def _trial(
         case=output.case,
         result=output.result,
         pasted=None if output.pasted is None else dict(output.pasted),
+        baseline=output.baseline,
         asked_by=asked_by,
         once=once,
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import (
+    BaselineOutput,
     CaseFacts,
     Message,
     Output,
@@ -37,7 +38,7 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, Skipped, Unscored
 from runs.engine.execute import execute
-from runs.engine.plan import Plan, TargetPlan, judge_calls, judge_models
+from runs.engine.plan import Plan, TargetPlan, baseline_paths, judge_calls, judge_models
 from runs.engine.ports import Cause, Execution, TargetFailure
 from runs.execution.agents import AgentClient, AgentTry, shown_request
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
@@ -47,7 +48,7 @@ from runs.execution.ledger import admit_always, count_nothing
 from runs.execution.loading import FrozenTarget, RunWork, work_outside_runs
 from runs.execution.shared_limits import SlotKeeper
 from runs.execution.target_secrets import TargetSecrets, open_secrets, run_secrets
-from runs.models.results import ANSWERED, Artifact
+from runs.models.results import ANSWERED, Artifact, ComparedOutput, ResultOutput
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
 from runs.models.suites import Target
 from runs.models.temporary import MAX_TRY_LENGTH, EvaluatorTrial, TargetTrial
@@ -490,6 +491,24 @@ def read_output(trial: EvaluatorTrial) -> Output:
     return kept_output(trial.result.output, files)
 
 
+def read_baseline(trial: EvaluatorTrial) -> BaselineOutput | None:
+    """Return what the output is compared with: the pasted one, that of its run, or that of the suite's baseline."""
+    if trial.baseline:
+        return BaselineOutput(trial.baseline)
+    if not baseline_paths(trial.root, all_kinds()):
+        return None
+    compared = ComparedOutput.objects.filter(result=trial.result).first()
+    if compared is not None:
+        return BaselineOutput(compared.text, compared.problem)
+    outputs = ResultOutput.objects.filter(
+        result__run=trial.suite.baseline_run_id or 0,
+        result__case__key=trial.case.key,
+        removed_at=None,
+    )
+    output = outputs.exclude(result=trial.result).order_by("result__repetition").first()
+    return None if output is None else BaselineOutput(output.text)
+
+
 def _spec(model: LanguageModel, *, is_dry: bool) -> ModelSpec:
     spec = model_spec(model)
     if not is_dry:
@@ -547,25 +566,30 @@ def _result(
     trial: EvaluatorTrial, records: list[CallRecord]
 ) -> Coroutine[Any, Any, dict[str, Any]]:
     """Read what the trial needs from the database and return its coroutine."""
-    work, output = trial_work(trial), read_output(trial)
-    return _prepare(trial, work, output) if trial.is_dry else _try(trial, work, output, records)
+    work = trial_work(trial)
+    tried = read_output(trial), read_baseline(trial)
+    return _prepare(trial, work, tried) if trial.is_dry else _try(trial, work, tried, records)
+
+
+# The output that is scored, and what it is compared with.
+Tried = tuple[Output, BaselineOutput | None]
 
 
 async def _try(
-    trial: EvaluatorTrial, work: RunWork, output: Output, records: list[CallRecord]
+    trial: EvaluatorTrial, work: RunWork, tried: Tried, records: list[CallRecord]
 ) -> dict[str, Any]:
     async with _sending_clients(work, records) as clients, asyncio.timeout(MAX_S):
-        return describe_scores(await _score(trial, work, output, clients), records)
+        return describe_scores(await _score(trial, work, tried, clients), records)
 
 
-async def _prepare(trial: EvaluatorTrial, work: RunWork, output: Output) -> dict[str, Any]:
+async def _prepare(trial: EvaluatorTrial, work: RunWork, tried: Tried) -> dict[str, Any]:
     """Go through the steps of a real trial and return what it would send and start."""
     unsent = Unsent()
     client, agents = UnsentClient(unsent), UnsentAgents(unsent)
     try:
         async with asyncio.timeout(MAX_S):
             score = await _score(
-                trial, work, output, _Clients(client, agents, UnsentSandbox(unsent))
+                trial, work, tried, _Clients(client, agents, UnsentSandbox(unsent))
             )
     finally:
         await client.aclose()
@@ -597,7 +621,7 @@ async def _every(seconds: float, renew: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _score(
-    trial: EvaluatorTrial, work: RunWork, output: Output, clients: _Clients
+    trial: EvaluatorTrial, work: RunWork, tried: Tried, clients: _Clients
 ) -> TrialScore:
     case = trial.case.facts
     ports = ExecutionPorts(
@@ -616,7 +640,8 @@ async def _score(
         root=without_gates(root) if trial.is_dry else root,
         rules=rules,
         files=work.files,
-        output=output,
+        output=tried[0],
+        baseline=tried[1],
         # A run judges expected outcomes too. A trial does not, but a dry run shows the request.
         judges_outcomes=trial.is_dry and not trial.path and bool(trial.judge),
     )

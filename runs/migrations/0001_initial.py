@@ -1011,6 +1011,7 @@ class Migration(migrations.Migration):
                 ("policy", models.JSONField()),
                 ("judge", models.CharField(blank=True, default="", max_length=80)),
                 ("pasted", models.JSONField(blank=True, null=True)),
+                ("baseline", models.TextField(blank=True, default="")),
                 ("once", models.UUIDField()),
                 ("is_dry", models.BooleanField(default=False)),
                 (

@@ -137,7 +137,8 @@ class EvaluatorTrial(Trial):
     """One trial of an evaluator of a draft: the evaluator at the time, the output and the outcome.
 
     `tree` is the evaluator with everything below it; `policy` and `judge` are those of the draft. The
-    trial scores the output of `result`, else the one that was pasted for `case`. Its calls cost
+    trial scores the output of `result`, else the one that was pasted for `case`; `baseline` is the pasted output that
+    a pairwise evaluator compares it with, "" for that of the baseline run. Its calls cost
     `cost_usd` and belong to no run. A dry trial sends nothing and shows what it would send. `once` is
     the number of the form, so that a form sent twice starts one trial.
     """
@@ -153,6 +154,7 @@ class EvaluatorTrial(Trial):
         Result, on_delete=models.CASCADE, null=True, blank=True, related_name="+"
     )
     pasted = models.JSONField(null=True, blank=True)
+    baseline = models.TextField(blank=True, default="")
     once = models.UUIDField()
     is_dry = models.BooleanField(default=False)
     cost_usd = money_field(null=True, blank=True)

@@ -121,8 +121,6 @@ ROWS = {
     "ranked": Row("context_precision", "model"),
     "relevant": Row("answer_relevance", "model"),
     "clean": Row("toxicity", "model", {"categories": ["insult"]}),
-    # There is no baseline to compare with.
-    "better": Row("pairwise", "nobody"),
     "own": Row("script", "program", {"script": PROGRAM, "protocol": "stdin"}),
     "words": Row("text_check", "nobody", {"operator": "contains", "value": "5 days"}),
     "calls": Row("tool_trajectory", "nobody", {"mode": "any_order", "minimums": {"look_up": 1}}),
@@ -142,7 +140,8 @@ REPLIES = {
     "clean": {"reasoning": "", "categories": [{"number": 1, "evidence": "", "severity": 0}]},
 }
 # The product asks for the expected outcomes itself, beside the tree; the whole tree's dry run shows it.
-BESIDE = {"outcomes"}
+# A pairwise evaluator needs a baseline, and has its test with one (tests/running/test_pairwise_runs.py).
+BESIDE = {"outcomes", "pairwise"}
 
 
 def test_the_table_has_every_kind() -> None:

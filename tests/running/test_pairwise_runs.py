@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 from aiohttp import web
 from django.urls import reverse
 
+from runs import tasks
 from runs.compare.comparison import build_comparison
 from runs.compare.conclusion import conclude
 from runs.compare.documents import comparison_document
@@ -21,6 +23,7 @@ from runs.execution.run_worker import work_on_run
 from runs.models.results import ComparedOutput, EvaluatorScore
 from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
+from runs.models.temporary import EvaluatorTrial
 from runs.results.documents import run_detail_document
 from runs.results.report import run_report
 from runs.results.runs import with_list_columns
@@ -30,6 +33,7 @@ from runs.running.judging_plan import JudgingRequest, plan_judging
 from runs.running.measuring import MeasuringRequest, measure_judge
 from runs.running.retrying import retry_results
 from runs.running.services import start_run
+from runs.suites.drafts import get_draft
 from runs.suites.services import drop_baseline, make_baseline
 from runs.summary.pairwise import PairwiseFigures
 from tests.support.factories import (
@@ -267,6 +271,41 @@ def test_a_run_that_cannot_be_the_baseline_is_refused_with_the_reason(
     target = Target.objects.get(name="new")
     with pytest.raises(CannotStartError, match=f"Run #1 cannot be the baseline: {words}"):
         start_run(suite=suite, target=target, started_by=None, baseline=old)
+
+
+def test_a_draft_is_tried_on_a_result_with_its_baseline_or_with_a_pasted_one(
+    suite: Suite, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = run_against(suite, "old")
+    make_baseline(old, by=None)
+    new = run_against(suite, "new")
+    monkeypatch.setattr("evalsite.celery.app.send_task", lambda *a, **k: 0)
+    mira = make_user(name="mira", role="editor")
+    client = make_client(mira)
+    [node] = [
+        one["id"]
+        for one in get_draft(suite, mira).content["evaluators"]["children"]
+        if one["name"] == "better"
+    ]
+    place = reverse("runs:evaluator-try", args=(suite.slug, node))
+    assert "up to 2 calls of judge" in " ".join(client.get(place).content.decode().split())
+
+    def tried(key: str, run: Run, **more: str) -> tuple[str, str]:
+        filled = {"source": "stored", "run": run.number, "case": key, "repetition": 1, **more}
+        data = {f"try-{name}": value for name, value in filled.items()}
+        answer = client.post(place, {**data, "try-once": str(uuid4()), "try": "1"})
+        assert answer.status_code == 302
+        trial = EvaluatorTrial.objects.latest("pk")
+        tasks.try_evaluator(trial_id=trial.pk)
+        trial.refresh_from_db()
+        [row] = [row for row in trial.outcome["scores"] if row["path"] == "better"]
+        return str(row["details"].get("verdict", "")), row["reasoning"]
+
+    assert tried("LOSS", new)[0] == "loss"
+    assert tried("LOSS", new, baseline="refund")[0] == "win"
+    assert "there is no baseline" in tried("LOSS", old)[1]
+    page = client.get(place).content.decode()
+    assert "Output of the baseline" in page
 
 
 def test_judging_again_keeps_the_baseline_unless_another_is_named(
