@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from evaluators.reading.json import storable
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
@@ -72,6 +72,7 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
+Row = TypeVar("Row")
 SAVE_AS = "open it in the spreadsheet and save the sheet as CSV in UTF-8"
 # File types that people rename to .csv, by their first bytes.
 OTHERS = (
@@ -127,7 +128,7 @@ def _read(content: bytes, codec: str, name: str, file: str) -> str:
 
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
-MAX_COLUMNS = 200
+MAX_COLUMNS, MAX_ROWS, MAX_CELLS = 200, 200_000, 4_000_000
 ROWS_TRIED = 50
 TEXT_TRIED = 200_000
 MAX_NAME_LENGTH = 100
@@ -164,19 +165,16 @@ class Table:
 def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     """Return the table of a file: JSON if it begins like JSON, else CSV; its name does not matter.
 
-    Raises UnreadableFileError if it is not text, has no rows, or has more than 200 columns.
+    Raises UnreadableFileError if it is not text, has no rows, or too many columns, rows or cells.
     """
     text, encoding = table_text(content, file)
     begins = text.lstrip()[:1]
     if begins == "{":
-        table = _table_from_objects(_lined(text), ("JSON Lines", encoding))
+        table = _table_from_objects(_lined(text), ("JSON Lines", encoding), file)
     elif begins == "[":
-        table = _table_from_objects(_listed(text, file), ("a JSON list", encoding))
+        table = _table_from_objects(_listed(text, file), ("a JSON list", encoding), file)
     else:
-        table = _read_csv(text, encoding)
-    if len(table.columns) > MAX_COLUMNS:
-        message = f"the table has {len(table.columns)} columns; {MAX_COLUMNS} is the limit"
-        raise UnreadableFileError([Problem(message, file)])
+        table = _read_csv(text, encoding, file)
     if table.rows and not table.columns:
         raise UnreadableFileError([Problem(row.unread, file, row.line) for row in table.rows])
     if not table.rows:
@@ -186,7 +184,22 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     return table
 
 
-def _read_csv(text: str, encoding: str) -> Table:
+def _within_limits(rows: Iterable[Row], width: int, file: str) -> Iterator[Row]:
+    """Yield rows that get a cell in each of `width` columns; raises UnreadableFileError for too many.
+
+    Short rows and objects with few keys would otherwise unfold to far more cells than the file has.
+    """
+    if width > MAX_COLUMNS:
+        message = f"the table has {width:,} columns; {MAX_COLUMNS} is the limit"
+        raise UnreadableFileError([Problem(message, file)])
+    for count, row in enumerate(rows, 1):
+        if count > MAX_ROWS or count * width > MAX_CELLS:
+            message = f"the table has more than {MAX_ROWS:,} rows or {MAX_CELLS:,} cells; split it into several files"
+            raise UnreadableFileError([Problem(message, file)])
+        yield row
+
+
+def _read_csv(text: str, encoding: str, file: str) -> Table:
     text, delimiter, first = _declared_delimiter(text)
     delimiter = delimiter or _delimiter(text)
     rows_read = _csv_rows(text, delimiter, first)
@@ -196,7 +209,8 @@ def _read_csv(text: str, encoding: str) -> Table:
     names = list(header.cells)
     while names and not names[-1].strip():
         names.pop()
-    every = [row if row.unread else _fitted(row, len(names), delimiter) for row in rows_read]
+    within = _within_limits(rows_read, len(names), file)
+    every = [row if row.unread else _fitted(row, len(names), delimiter) for row in within]
     rows = [row for row in every if row.unread or _is_filled(row)]
     blank = len(every) - len(rows)
     if tuple(names[-2:]) == REASON_COLUMNS:
@@ -319,8 +333,10 @@ def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
         at = end
 
 
-def _table_from_objects(objects: Iterable[tuple[int, Any, str]], message: tuple[str, ...]) -> Table:
-    rows = list(objects)
+def _table_from_objects(
+    objects: Iterable[tuple[int, Any, str]], message: tuple[str, ...], file: str
+) -> Table:
+    rows = list(_within_limits(objects, 1, file))
     names = tuple(
         dict.fromkeys(name for _, values, unread in rows if not unread for name in values)
     )
@@ -329,10 +345,11 @@ def _table_from_objects(objects: Iterable[tuple[int, Any, str]], message: tuple[
         TableRow(
             line, (values,) if unread else tuple(values.get(name, "") for name in names), unread
         )
-        for line, values, unread in rows
+        for line, values, unread in _within_limits(rows, len(names), file)
         if values or unread
     )
-    return Table(_unique(names), tuple(made), blank, message, is_json=True)
+    filled = tuple(made)
+    return Table(_unique(names), filled, blank, message, is_json=True)
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

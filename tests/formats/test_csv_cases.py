@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runs.formats import tables
 from runs.formats.table_cases import ReadCases, read_cases, rejected_csv
 from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import read_table
@@ -356,3 +357,30 @@ def test_any_bytes_are_a_table_or_refused(content: bytes) -> None:
         return
     found = read_cases(table, suggest(table))
     assert len(found.cases) + len(found.rejected) == len(table.rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        # As many columns as there are rows would be a square of cells.
+        ("".join(f'{{"k{n}": 1}}\n' for n in range(201)), "the table has 201 columns; 200"),
+        ("a," * 200 + "a\n1\n", "the table has 201 columns; 200"),
+        ("a\n" + "1\n" * 11, "more than 10 rows or 30 cells; split it"),
+        ("a,b,c,d\n" + "1\n" * 8, "more than 10 rows or 30 cells; split it"),
+        ('{"a": 1, "b": 1, "c": 1, "d": 1}\n' + '{"a": 1}\n' * 7, "more than 10 rows or 30 cells"),
+        ("[" + ",".join(['{"a": 1}'] * 11) + "]", "more than 10 rows or 30 cells; split it"),
+    ],
+)
+def test_tables_that_unfold_are_refused(
+    content: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_no_row(*_: object) -> None:
+        pytest.fail("a row was filled up before the limits were checked")
+
+    if "columns" in message:
+        monkeypatch.setattr(tables, "TableRow" if content[0] == "{" else "_fitted", make_no_row)
+    else:
+        monkeypatch.setattr(tables, "MAX_ROWS", 10)
+        monkeypatch.setattr(tables, "MAX_CELLS", 30)
+    with pytest.raises(UnreadableFileError, match=message):
+        read_table(content.encode())
