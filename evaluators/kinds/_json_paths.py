@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from jsonpath import JSONPathEnvironment, JSONPathError, JSONPathMatch
@@ -78,12 +79,33 @@ def counts_from_end(steps: Steps) -> bool:
     return any(isinstance(name := _name(step), int) and name < 0 for step in steps)
 
 
-def selects(steps: Steps, parts: Sequence[str | int]) -> bool:
-    """Tell whether a path leads to exactly this place, given by its keys and indexes; `[*]` is any of them."""
-    return len(steps) == len(parts) and all(
-        (name := _name(step)) is None or str(name) == str(part)
-        for step, part in zip(steps, parts, strict=True)
-    )
+class PathIndex:
+    """Finds which of many paths leads to a place, just as fast however many there are."""
+
+    def __init__(self, paths: Iterable[Steps]) -> None:
+        """Group the paths by the steps at which they take any key or index."""
+        # By those steps, the names of all others with the number of their first path.
+        self._by_shape: dict[tuple[bool, ...], dict[tuple[str, ...], int]] = {}
+        for number, steps in enumerate(paths):
+            names = [_name(step) for step in steps]
+            shape = tuple(name is None for name in names)
+            known = tuple(str(name) for name in names if name is not None)
+            self._by_shape.setdefault(shape, {}).setdefault(known, number)
+
+    def find(self, place: Sequence[str | int]) -> int | None:
+        """Return the number of the first path to exactly this place, given by its keys and indexes."""
+        numbers = [
+            group[known]
+            for shape, group in self._by_shape.items()
+            if len(shape) == len(place)
+            and (
+                known := tuple(
+                    str(part) for part, is_any in zip(place, shape, strict=True) if not is_any
+                )
+            )
+            in group
+        ]
+        return min(numbers, default=None)
 
 
 def follow(path: str, value: Any, root: str = "the reply") -> Any:
@@ -182,7 +204,8 @@ def describe(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, dict):
-        names = ", ".join(str(name) for name in value)
+        # Each name takes two characters or more, so what follows would be cut anyway.
+        names = ", ".join(str(name) for name in islice(value, MAX_NAMES_LENGTH))
         cut = f"{names[:MAX_NAMES_LENGTH]}…" if len(names) > MAX_NAMES_LENGTH else names
         return f"an object with {cut}" if names else "an empty object"
     if isinstance(value, list):

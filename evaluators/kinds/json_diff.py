@@ -35,14 +35,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, kind
 from evaluators.kinds._json import exact_number, find_long_json, format_value
-from evaluators.kinds._json_paths import Steps, format_place, selects
+from evaluators.kinds._json_paths import PathIndex, format_place
 from evaluators.kinds._text import SlowPatternError
 from evaluators.kinds.field_accuracy.fields import (
     FieldRule,
@@ -58,7 +58,7 @@ from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 MAX_VALUES = 20_000
 TOO_MANY = f"more than {MAX_VALUES:,} values would be compared"
-MAX_PATHS = 200
+MAX_PATHS, ROWS_AT_ONCE = 200, 500
 # Pages list the differences first; what is as expected is only counted beyond this.
 MAX_ROWS = 200
 MAX_FINDINGS = 50
@@ -166,7 +166,7 @@ async def _compare(config: JsonDiffConfig, expected: Any, answer: Any) -> list[d
     Raises TooManyValuesError, UncomparableError for an expected value that its rule cannot compare, and
     SlowPatternError.
     """
-    rules = [(field_path(rule.path), rule) for rule in config.fields]
+    rules = PathIndex(field_path(rule.path) for rule in config.fields)
     near = {
         "match": "numeric_tolerance",
         "tolerance": config.tolerance,
@@ -183,9 +183,13 @@ async def _compare(config: JsonDiffConfig, expected: Any, answer: Any) -> list[d
     if len(places) > MAX_VALUES:
         raise TooManyValuesError(TOO_MANY)
     rows = []
-    for place in places:
+    for n, place in enumerate(places):
+        if n % ROWS_AT_ONCE == 0:
+            # So that rows of one result do not keep all others waiting.
+            await asyncio.sleep(0)
         usual = by_type[exact_number(wanted.get(place)) is not None]
-        rule = next((rule for steps, rule in rules if selects(steps, place)), usual)
+        chosen = rules.find(place)
+        rule = usual if chosen is None else config.fields[chosen]
         if rule.weight:
             rows.append(await _row(rule, place, wanted, found))
     return rows
@@ -195,7 +199,7 @@ def _sides(
     config: JsonDiffConfig, expected: Any, answer: Any
 ) -> tuple[dict[Place, Any], dict[Place, Any]]:
     """Return the values of both sides that count, by place."""
-    ignored = [field_path(path) for path in config.ignore]
+    ignored = PathIndex(field_path(path) for path in config.ignore)
     expected, answer = (_without(side, ignored, ()) for side in (expected, answer))
     wanted, found = _values(expected), _values(answer)
     if config.list_order == "ignored":
@@ -226,9 +230,9 @@ def _word(shown: Mapping[str, str], passed: bool) -> str:
     return "as expected" if passed else "differs"
 
 
-def _without(value: Any, ignored: Sequence[Steps], place: Place) -> Any:
+def _without(value: Any, ignored: PathIndex, place: Place) -> Any:
     """Return a JSON value without its ignored parts; entries of lists keep their numbers."""
-    if any(selects(steps, place) for steps in ignored):
+    if ignored.find(place) is not None:
         return IGNORED
     if isinstance(value, dict):
         kept = {name: _without(part, ignored, (*place, name)) for name, part in value.items()}

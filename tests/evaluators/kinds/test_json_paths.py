@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds._json_paths import PathError, follow, parse_path
+from evaluators.kinds._json_paths import PathError, PathIndex, follow, parse_path
 
 REPLY = {
     "choices": [{"message": {"content": "Hello"}}],
@@ -92,3 +92,22 @@ def test_a_quoted_star_is_a_name() -> None:
 
 def test_a_dollar_alone_is_the_whole_value() -> None:
     assert follow("$", REPLY) == REPLY
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        (("a", "b"), 0),
+        (("a", "c"), 2),
+        (("x", 7), 3),
+        (("lines", 3, "id"), 1),
+        (("lines", 3), None),
+        (("a",), None),
+        ((), None),
+    ],
+)
+def test_the_first_of_many_paths_to_a_place_is_found(
+    place: tuple[str | int, ...], found: int | None
+) -> None:
+    paths = ("a.b", "lines[*].id", "a[*]", "[*][7]", "a.b")
+    assert PathIndex(map(parse_path, paths)).find(place) == found
