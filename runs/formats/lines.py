@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import BytesIO
 from typing import Any
 
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.reading.json import finite_float, read_json
+from evaluators.reading.json import (
+    MAX_VALUES,
+    TooManyValuesError,
+    finite_float,
+    read_json,
+    refuse_excess,
+)
 from evaluators.reading.yaml import MAX_DEPTH, Path
 from runs.formats.yaml import refuse_size
-from runs.specs.problems import Problem
+from runs.specs.problems import Problem, UnreadableFileError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -47,9 +54,9 @@ def with_plain_numbers(value: Any) -> Any:
 
 def numbered_lines(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not blank with their numbers from 1; only a line feed ends a line."""
-    for number, raw in enumerate(content.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1):
+    for number, raw in enumerate(BytesIO(content.removeprefix(BYTE_ORDER_MARK)), 1):
         if raw.strip():
-            yield number, raw
+            yield number, raw.removesuffix(b"\n")
 
 
 def read_object(raw: bytes) -> dict[str, Any]:
@@ -75,7 +82,9 @@ def _reason(error: ValueError) -> str:
     return str(error)
 
 
-MAX_PROBLEMS = 100
+MAX_PROBLEMS, MAX_CASES = 100, 100_000
+# Of a whole file: four million take up to 500 MB.
+MAX_FILE_VALUES = 4 * MAX_VALUES
 
 
 @dataclass(slots=True)
@@ -91,9 +100,14 @@ class LinedCases:
 def read_lined(content: bytes, file: str, key: str) -> LinedCases:
     """Return the cases of JSON Lines, with their places as in a list under a key.
 
-    Unreadable lines become problems. Raises UnreadableFileError for a file that is too large.
+    Unreadable lines become problems. Raises UnreadableFileError for a file that is or holds too much.
     """
     refuse_size(content, file)
+    try:
+        refuse_excess(content.decode(errors="replace"), MAX_FILE_VALUES)
+    except TooManyValuesError as error:
+        message = f"{error}; split it into several files"
+        raise UnreadableFileError([Problem(message, file)]) from error
     cases = LinedCases()
     for number, raw in numbered_lines(content):
         at: Path = (key, len(cases.cases))
@@ -106,6 +120,9 @@ def read_lined(content: bytes, file: str, key: str) -> LinedCases:
             continue
         cases.cases.append(case)
         cases.lines[at] = number
+        if len(cases.cases) > MAX_CASES or len(cases.written) > MAX_VALUES:
+            message = f"has more than {MAX_CASES:,} cases, or {MAX_VALUES:,} numbers with a point; split it"
+            raise UnreadableFileError([Problem(message, file, number)])
     return cases
 
 

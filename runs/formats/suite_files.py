@@ -24,6 +24,7 @@ from runs.formats.generations import PASSING_SCORE, Generation, find_generation
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
+    MAX_CASES,
     YAML_SUFFIXES,
     Form,
     read_lined,
@@ -358,6 +359,9 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
         if line := _line_of_nested_cases(suite.reading.document):
             message += f" at the start of a line: those on line {line} belong to what they are indented under"
         suite.refuse(key, message)
+    if len(value or []) > MAX_CASES:
+        suite.refuse(key, f"has more than {MAX_CASES:,} cases; split them into several suites")
+        return key, []
     return key, value or []
 
 

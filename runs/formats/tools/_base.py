@@ -14,10 +14,11 @@ from io import BytesIO
 from itertools import count, islice
 from typing import Any
 
-from evaluators.reading.json import MAX_VALUES, TooManyValuesError, read_json, refuse_excess
+from evaluators.reading.json import TooManyValuesError, read_json, refuse_excess
 from evaluators.reading.yaml import Path
 from runs.formats.bundles import DAMAGE, open_zip
 from runs.formats.lines import (
+    MAX_FILE_VALUES,
     UnreadableLineError,
     numbered_lines,
     read_object,
@@ -33,9 +34,8 @@ TABLE_SUFFIXES = (".csv", ".tsv")
 YAML_SUFFIXES = (".yaml", ".yml")
 ARCHIVE, XML = b"PK\x03\x04", b"<"
 HEAD = 20
-# Of a whole file, for most tools' results are held at once: promptfoo writes a hundred values for each, and four million
-# take up to 500 MB.
-MAX_RESULT_VALUES = 4 * MAX_VALUES
+# Most tools' results are held at once, and promptfoo writes a hundred values for each.
+MAX_RESULT_VALUES = MAX_FILE_VALUES
 
 Row = tuple[int, Mapping[str, Any]]
 # What reading a value of an unexpected kind raises.
