@@ -29,8 +29,9 @@ from evaluators.reading.yaml import Path
 from runs.formats.bundles import missing_file_message
 from runs.formats.lines import CASES_KEYS
 from runs.formats.prompt_programs import RunProgram, program_output
+from runs.formats.reading import MAX_PROBLEMS
 from runs.formats.scenarios import MAX_CASES
-from runs.formats.shared_texts import include, include_all
+from runs.formats.shared_texts import VALUES_OF_A_PLACE, include, include_all, include_values
 from runs.formats.suite_cases import parent_folder
 from runs.formats.yaml import YamlDocument, decode_text
 from runs.specs.problems import Problem, UnreadableFileError
@@ -106,15 +107,13 @@ class _Filling:
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
     read_with: dict[str, None] = field(default_factory=dict)
+    # The keys of the file as they are written, by their usual spelling, and that of its cases.
+    names: dict[str, Any] = field(init=False)
+    cases_key: str = field(init=False)
 
-    @property
-    def names(self) -> dict[str, Any]:
-        """Return the keys of the file as they are written, by their usual spelling."""
-        return {normal_spelling(str(key)): key for key in self.document.value}
-
-    @property
-    def cases_key(self) -> str:
-        return next((self.names[name] for name in CASES_KEYS if name in self.names), "")
+    def __post_init__(self) -> None:
+        self.names = {normal_spelling(str(key)): key for key in self.document.value}
+        self.cases_key = next((self.names[name] for name in CASES_KEYS if name in self.names), "")
 
     def fill(self, cases: list[Any]) -> YamlDocument:
         names, document = self.names, self.document
@@ -166,7 +165,9 @@ class _Filling:
             rest = path[2:]
             if len(rest) > 1 and rest[0] == VARS and rest[1] in OF_THE_CASE:
                 rest = rest[1:]
-            moved |= {(cases_key, place, *rest): fact for place in places[int(path[1])]}
+            now_at = places[int(path[1])]
+            include_values(VALUES_OF_A_PLACE * (len(now_at) - 1))
+            moved |= {(cases_key, place, *rest): fact for place in now_at}
         return moved
 
     def _refuse(self, path: Path, message: str) -> None:
@@ -175,6 +176,8 @@ class _Filling:
             f"{path[0]}[{path[1]}]" if path[0] == self.names.get(PROMPTS) and path[1:] else path[0]
         )
         self.problems.append(Problem(message, *place, key=str(key)))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise UnreadableFileError(self.problems)
 
     def _prompts(self, key: str) -> Iterator[_Prompt]:
         given = self.document.value[key]

@@ -93,11 +93,11 @@ class Reading:
         return path
 
     def weigh(self, text: str, path: Path, *, case: str = "") -> None:
-        """Count a text that another case includes; raises UnreadableFileError when there is too much.
+        """Count a part with this text that another case includes; raises UnreadableFileError when there is too much.
 
         Otherwise a few lines that include a large file again and again could fill the memory.
         """
-        self.shared_characters += len(text)
+        self.shared_characters += len(text) + shared_texts.VALUE
         if self.shared_characters > shared_texts.MAX_SHARED:
             self.refuse(path, shared_texts.too_much_message(), case=case)
             raise UnreadableFileError(self.in_order())

@@ -13,7 +13,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.reading.yaml import Path
 from runs.formats.bundles import missing_file_message
 from runs.formats.lines import CASES_KEYS
-from runs.formats.shared_texts import include_all
+from runs.formats.shared_texts import VALUES_OF_A_PLACE, include_all, include_values
 from runs.formats.suite_cases import parent_folder
 from runs.formats.yaml import YamlDocument, decode_text, read_document
 from runs.specs.problems import Problem, UnreadableFileError
@@ -91,6 +91,7 @@ def with_scenarios(
             place = (cases_key, len(cases))
             if len(cases) >= MAX_CASES:
                 raise scenario.refusal(f"makes more than {MAX_CASES:,} cases; give a part of them")
+            include_values(VALUES_OF_A_PLACE * len(parts))
             lines |= {(*place, *path): line for path, line in parts.items()}
             if scenario.document.file != document.file:
                 elsewhere[place] = scenario.document.file

@@ -191,9 +191,9 @@ def read_input(case: Fields, shared: SharedInput) -> tuple[Turn, ...]:
             case.refuse(files_key, message)
         return (*shared.turns, *read_turns(case, key, value))
     if not files:
-        case.reading.keep(block["value"] for _, block in shared.files)
         for content, _ in shared.files:
             case.reading.weigh(content, case.path, case=case.case)
+        case.reading.keep(block["value"] for _, block in shared.files)
     others = (block for block in files or shared.files if block != prompt)
     content, blocks = join_blocks([*others, prompt or text_block(text)])
     own = {"role": "user", "content": content}

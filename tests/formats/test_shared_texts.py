@@ -10,11 +10,14 @@ from zipfile import ZipFile
 
 import pytest
 
-from runs.formats import results_reading, shared_texts
+from runs.formats import lines, results_reading, shared_texts, suite_files
 from runs.formats.bundles import read_uploads
 from runs.formats.finding import read_suites
+from runs.formats.reading import MAX_PROBLEMS
 from runs.formats.results_reading import read_results
-from runs.formats.tools import promptfoo
+from runs.formats.suite_files import read_case_lines, read_suite
+from runs.formats.tools import openai_evals, promptfoo
+from runs.formats.yaml import YamlDocument, read_document
 from runs.specs.problems import UnreadableFileError
 
 LONG = "x" * 400
@@ -54,11 +57,66 @@ def suite(**more: Any) -> dict[str, Any]:
 
 ITSELF = {"type": "assert-set", "assert": [{"$ref": "#/a"}, {"$ref": "#/a"}]}
 CASES = [{"id": f"c{n}", "vars": {"q": "one"}} for n in range(100)]
+MANY = {f"k{n}": 1 for n in range(40)}
+TESTS = [{"vars": {"q": n}} for n in range(15)]
+CASE_OF_SCENARIO = {"id": "c", "input": "q", "metadata": {"of": [1] * 20}}
+REGISTRY, DATA = "r/evals/e.yaml", "r/data/d.jsonl"
+EVAL = {"class": "evals.elsuite.basic.match:Match", "args": {"samples_jsonl": "d.jsonl"}}
+EVALS = {
+    name: part for n in range(20) for name, part in ((f"e{n}", {"id": f"v{n}"}), (f"v{n}", EVAL))
+}
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
+        # Values without a text take memory too.
+        ({PROMPTFOO: config(defaultTest={"vars": MANY}, tests=TESTS)}, TOO_MUCH),
+        ({PROMPTFOO: config(defaultTest={"metadata": MANY}, tests=TESTS)}, TOO_MUCH),
+        (
+            {PROMPTFOO: config(scenarios=[{"config": [MANY], "tests": TESTS}], tests=None)},
+            TOO_MUCH,
+        ),
+        (
+            {PROMPTFOO: config(**asserting(a=[f"file://*{n}" for n in range(500)]))},
+            TOO_MUCH,
+        ),
+        ({OURS: suite(default_test={"vars": MANY}, tests=CASES)}, TOO_MUCH),
+        (
+            {
+                OURS: suite(
+                    tests=[
+                        {
+                            "id": "c",
+                            "metadata": {"of": [1] * 20},
+                            "vars": {"q": [str(n) for n in range(10)]},
+                        }
+                    ]
+                )
+            },
+            TOO_MUCH,
+        ),
+        (
+            {
+                OURS: suite(
+                    scenarios=[{"config": [{"vars": {"q": "1"}}] * 10, "tests": [CASE_OF_SCENARIO]}]
+                )
+            },
+            TOO_MUCH,
+        ),
+        (
+            {
+                OURS: {
+                    "name": "x",
+                    "evaluators": [CONTAINS],
+                    "input": [{"role": "user", "content": ""}] * 10,
+                    "tests": [{"id": f"c{n}", "input": "q"} for n in range(100)],
+                }
+            },
+            TOO_MUCH,
+        ),
+        ({REGISTRY: EVALS, DATA: '{"input": "q"}\n' * 20}, TOO_MUCH),
+        ({REGISTRY: EVALS, DATA: '{"input": "q"}\n' + "\n" * 2_000}, TOO_MUCH),
         ({PROMPTFOO: config(**asserting(q=LONG), prompts=["{{q}}" * 100])}, TOO_MUCH),
         (
             {
@@ -131,6 +189,62 @@ CASES = [{"id": f"c{n}", "vars": {"q": "one"}} for n in range(100)]
 def test_files_that_unfold_are_refused(files: dict[str, Any], message: str) -> None:
     with pytest.raises(UnreadableFileError, match=message):
         read_suites(read_uploads([("suite.zip", packed(files))]))
+
+
+def test_the_specs_of_a_registry_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def read_and_note(text: str, file: str = "") -> YamlDocument:
+        read.append(file)
+        return read_document(text, file)
+
+    monkeypatch.setattr(openai_evals, "read_document", read_and_note)
+    graded = {
+        "class": "evals.elsuite.modelgraded.classify:ModelBasedClassify",
+        "args": {"samples_jsonl": "d.jsonl", "modelgraded_spec": "fact"},
+    }
+    spec = {"fact": {"prompt": "Is it so?", "choice_scores": {"Yes": 1}}}
+    files = {
+        REGISTRY: {"a": {"id": "a.v"}, "a.v": graded, "b": {"id": "b.v"}, "b.v": graded},
+        DATA: '{"input": "q", "ideal": "a"}',
+        "r/modelgraded/m.yaml": spec,
+    }
+    found = read_suites(read_uploads([("suite.zip", packed(files))]))
+    assert [each.content.cases[0].evaluators is not None for each in found.suites] == [True, True]
+    assert len(read) == 1
+
+
+def test_only_so_many_problems_of_prompts_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_texts, "MAX_SHARED", 10_000_000)
+    tests = [{"id": f"c{n}", "vars": {"q": "one"}} for n in range(MAX_PROBLEMS + 1)]
+    content = json.dumps({"name": "x", "prompts": ["{{ other }}"], "tests": tests})
+    with pytest.raises(UnreadableFileError) as refusal:
+        read_suite(content.encode())
+    assert len(refusal.value.problems) == MAX_PROBLEMS
+
+
+@pytest.mark.parametrize("name", ["cases.yaml", "cases.jsonl"])
+def test_a_suite_of_very_many_cases_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (lines, suite_files):
+        monkeypatch.setattr(module, "MAX_CASES", 3)
+    cases = [{"id": str(n), "input": "q"} for n in range(4)]
+    content = json.dumps({"tests": cases, "evaluators": [CONTAINS]})
+    if name.endswith("jsonl"):
+        content = "\n".join(map(json.dumps, cases))
+    with pytest.raises(UnreadableFileError, match="more than 3 cases"):
+        read_suites(read_uploads([(name, BytesIO(content.encode()))]))
+
+
+def test_lines_with_very_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b"".join(
+        b'{"id": "%d", "input": "q", "metadata": {"a": 1.5}}\n' % n for n in range(9)
+    )
+    assert len(read_case_lines(content).cases) == 9
+    for limit in ("MAX_VALUES", "MAX_FILE_VALUES"):
+        with monkeypatch.context() as limited:
+            limited.setattr(lines, limit, 5)
+            with pytest.raises(UnreadableFileError, match="more than .* split it"):
+                read_case_lines(content)
 
 
 def test_an_attachment_of_inspect_is_counted_wherever_it_is_named() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import islice
 from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Any
 
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
-from runs.formats.shared_texts import include
+from runs.formats.shared_texts import VALUE, include, include_values
 from runs.formats.suite_files import make_slug
 from runs.formats.tools._base import (
     NothingToReadError,
@@ -63,13 +64,16 @@ def _is_registry(file: ToolFile) -> bool:
 
 def _read_registry(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
     document, suites, notes = file.document, list[ToolSuite](), list[Problem]()
+    folder = PurePosixPath(file.path).parent.parent
+    # Read once, however many evals name them.
+    read_specs = cache(partial(_model_graded_specs, folder, files))
     for name, entry in file.value.items():
         alias = mapping(file.value.get(as_text(mapping(entry).get("id"))))
         if not alias:
             continue
         line = document.line_at((name,)) if document else 0
         try:
-            suites.append(_registered(file, files, name, {**alias, **mapping(entry)}))
+            suites.append(_registered(file, files, name, {**alias, **mapping(entry)}, read_specs))
         except ValueError as error:
             notes.append(Problem(f"the eval {name} was left out: {error}", file.path, line))
     if not suites:
@@ -81,7 +85,11 @@ def _read_registry(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite
 
 
 def _registered(
-    file: ToolFile, files: Mapping[str, bytes], name: str, entry: Mapping[str, Any]
+    file: ToolFile,
+    files: Mapping[str, bytes],
+    name: str,
+    entry: Mapping[str, Any],
+    read_specs: Callable[[], Mapping[str, Any]],
 ) -> ToolSuite:
     """Return the suite of one eval; raises ValueError with the reason where it has no counterpart."""
     args, kind = mapping(entry.get("args")), as_text(entry.get("class")).rpartition("elsuite.")[2]
@@ -97,7 +105,9 @@ def _registered(
         )
     suite = ToolSuite(file.path, {"name": name, "description": as_text(entry.get("description"))})
     suite.read_with.append(data)
-    grader, reason = _grader(kind, args, folder, files)
+    # Any number of evals may read the same data.
+    include_values(len(files[data]) // VALUE)
+    grader, reason = _grader(kind, args, read_specs)
     if reason:
         suite.note(
             f"{name}: {reason}; the judge of the suite scores its cases by their expected output"
@@ -152,7 +162,7 @@ Grader = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 
 
 def _grader(
-    kind: str, args: Mapping[str, Any], folder: PurePosixPath, files: Mapping[str, bytes]
+    kind: str, args: Mapping[str, Any], read_specs: Callable[[], Mapping[str, Any]]
 ) -> tuple[Grader | None, str]:
     """Return what scores each row, or why nothing here does."""
     if kind == MATCH:
@@ -168,7 +178,7 @@ def _grader(
             "",
         )
     if kind == CLASSIFY:
-        judge, reason = _judge(args, folder, files)
+        judge, reason = _judge(args, read_specs())
         return (lambda _: judge) if judge else None, reason
     return None, f"its class {kind} has no counterpart here"
 
@@ -183,20 +193,22 @@ def _begins(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     )
 
 
-def _judge(
-    args: Mapping[str, Any], folder: PurePosixPath, files: Mapping[str, bytes]
-) -> tuple[dict[str, Any], str]:
+def _model_graded_specs(folder: PurePosixPath, files: Mapping[str, bytes]) -> Mapping[str, Any]:
+    """Return the specs of all files for them, by name; the first of a name counts."""
+    beside = PurePosixPath(normpath(str(folder / "modelgraded")))
+    specs: dict[str, Any] = {}
+    for path in files:
+        if PurePosixPath(path).parent == beside:
+            document = read_document(decode_text(files[path], path), path)
+            for name, spec in mapping(document.value).items():
+                specs.setdefault(name, spec)
+    return specs
+
+
+def _judge(args: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the judge of a model graded eval, or why there is none."""
     name = as_text(args.get("modelgraded_spec"))
-    spec: Mapping[str, Any] = {}
-    for path in files:
-        if (
-            PurePosixPath(path).parent == PurePosixPath(normpath(str(folder / "modelgraded")))
-            and not spec
-        ):
-            spec = mapping(
-                mapping(read_document(decode_text(files[path], path), path).value).get(name)
-            )
+    spec = mapping(specs.get(name))
     if not spec:
         return {}, f"its modelgraded_spec {name} is not here"
     scores = spec.get("choice_scores")

@@ -22,7 +22,7 @@ from evaluators.reading.json import read_json
 from runs.formats.bundles import missing_file_message
 from runs.formats.lines import LINES_SUFFIXES, UnreadableLineError, numbered_lines, read_object
 from runs.formats.lines import YAML_SUFFIXES as YAML
-from runs.formats.shared_texts import include
+from runs.formats.shared_texts import include, include_all, include_values
 from runs.formats.tables import read_table
 from runs.formats.tools._base import (
     FreeNames,
@@ -129,6 +129,8 @@ def fill_all(value: Any, variables: Mapping[str, Any]) -> Any:
             return fill(value, variables)
         except UnfillableError:
             return value
+    if isinstance(value, list | Mapping):
+        include_values(len(value))
     if isinstance(value, list):
         return [fill_all(part, variables) for part in value]
     if isinstance(value, Mapping):
@@ -288,9 +290,11 @@ class _Config:
         """Return the paths of the files that a name or pattern stands for; a missing one is a problem."""
         named = reference.removeprefix(FILE)
         path = reference_path(named, self.folder)
-        found = (
-            sorted(each for each in self.files if fnmatch(each, path)) if "*" in named else [path]
-        )
+        if "*" in named:
+            include_values(len(self.files))
+            found = sorted(each for each in self.files if fnmatch(each, path))
+        else:
+            found = [path]
         missing = not path or not found or any(each not in self.files for each in found)
         if missing:
             self.refuse(missing_file_message(named, self.files, self.folder), line, key)
@@ -525,6 +529,7 @@ def _tests(config: _Config) -> Iterator[PromptfooTest]:
             continue
         for row in objects(mapping(scenario).get("config")) or [{}]:
             for test in _test_list(config, mapping(scenario).get("tests"), "scenarios", n, "tests"):
+                include_all(row)
                 merged = {
                     **row,
                     **test.values,
@@ -696,6 +701,7 @@ def _combinations(config: _Config, test: PromptfooTest) -> Iterator[dict[str, An
         values = value if isinstance(value, list) and not keeps_lists else [value]
         choices.append([each for part in values for each in _var_values(config, test, name, part)])
     for chosen in product(*choices):
+        include_values(len(given))
         variables = dict(zip(given, chosen, strict=True))
         yield {name: fill_all(value, variables) for name, value in variables.items()}
 
