@@ -160,12 +160,12 @@ def choose_judge(
         for output in outputs
         if output.person and all(key in output.opinions for key in keys)
     ]
-    right = {key: sum(_is_right(output, key) for output in shared) for key in keys}
+    right = {key: sum(gives_peoples_verdict(output, key) for output in shared) for key in keys}
     choice = JudgeChoice(TOO_FEW, len(shared), right)
     if len(shared) < FEWEST or len(keys) < 2:
         return choice
     pairs = list(combinations(keys, 2))
-    tests = holm([_compare(shared, first, second, seed) for first, second in pairs])
+    tests = holm([compare_judgings(shared, first, second, seed=seed) for first, second in pairs])
     p = {frozenset(pair): test.p for pair, test in zip(pairs, tests, strict=True)}
     if any(value is None for value in p.values()):
         return choice
@@ -189,13 +189,18 @@ def choose_judge(
     return replace(found, state=UNCLEAR, cheapest=cheapest)
 
 
-def _is_right(output: JudgedOutput, key: int) -> bool:
+def gives_peoples_verdict(output: JudgedOutput, key: int) -> bool:
+    """Tell whether a judging gave a decided output people's verdict."""
     return output.opinions[key].verdict == output.person
 
 
-def _compare(outputs: Sequence[JudgedOutput], first: int, second: int, seed: int) -> Evidence:
+def compare_judgings(
+    outputs: Sequence[JudgedOutput], first: int, second: int, *, seed: int
+) -> Evidence:
+    """Test whether one of two judgings agrees more with people on decided outputs that both scored."""
     by_case: dict[str, list[int]] = defaultdict(list)
     for output in outputs:
-        by_case[output.case].append(_is_right(output, first) - _is_right(output, second))
+        difference = gives_peoples_verdict(output, first) - gives_peoples_verdict(output, second)
+        by_case[output.case].append(difference)
     differences = Counter(sum(values) / len(values) for values in by_case.values())
     return evidence(differences, seed=seed)
