@@ -18,8 +18,10 @@ from runs.execution.reaper import runs_needing_workers
 from runs.exports.services import WRITER
 from runs.exports.specs import FileKind
 from runs.models.database import database_now
+from runs.models.results import CallPurpose
 from runs.results.files import cases_file, junit_file, results_file, results_table_file
 from runs.retention import services
+from runs.reviews.alignment.worker import read_alignment
 from runs.reviews.files import reviews_file
 from runs.suites.files import suite_file
 from runs.what_if import rescoring
@@ -40,7 +42,7 @@ FILE_KINDS: Mapping[str, FileKind] = {
     )
 }
 # What reads a job, by its purpose.
-READ_JOBS: Mapping[str, ReadJob] = {}
+READ_JOBS: Mapping[str, ReadJob] = {CallPurpose.ALIGNMENT: read_alignment}
 # How often a task is passed on to another process; the reaper queues work again anyway.
 MAX_HOPS = 8
 

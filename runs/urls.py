@@ -21,6 +21,7 @@ from runs.lists import CaseKeyConverter
 from runs.results import views as results
 from runs.retention import views as retention
 from runs.reviews import views as reviews
+from runs.reviews.alignment import views as alignment
 from runs.running import views as running
 from runs.saved_views import views as saved_views
 from runs.sharing import views as sharing
@@ -34,6 +35,8 @@ register_converter(CaseKeyConverter, "case_key")
 
 RUN = "suites/<slug:slug>/runs/<int:number>/"
 RESULT = f"{RUN}<case_key:key>/<int:repetition>/"
+
+ALIGNMENT = "suites/<slug:slug>/agreement/align/<int:pk>/"
 
 app_name = "runs"
 urlpatterns = [
@@ -159,6 +162,11 @@ urlpatterns = [
     path("suites/<slug:slug>/agreement.csv", reviews.agreement_file, name="agreement-file"),
     path("suites/<slug:slug>/agreement/people/", reviews.people_agreement, name="people-agreement"),
     path("suites/<slug:slug>/agreement-people.csv", reviews.people_file, name="people-file"),
+    path("suites/<slug:slug>/agreement/align/", alignment.alignments, name="alignments"),
+    path(ALIGNMENT, alignment.alignment, name="alignment"),
+    path(f"{ALIGNMENT}stop/", alignment.alignment_stop, name="alignment-stop"),
+    path(f"{ALIGNMENT}resume/", alignment.alignment_resume, name="alignment-resume"),
+    path(f"{ALIGNMENT}take/", alignment.alignment_take, name="alignment-take"),
     path("suites/<slug:slug>/agreement/judges/", reviews.judges, name="judges"),
     path("suites/<slug:slug>/agreement-judges.csv", reviews.judges_file, name="judges-file"),
     path("suites/<slug:slug>/agreement/bands/", reviews.agreement_bands, name="agreement-bands"),

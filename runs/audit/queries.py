@@ -55,6 +55,7 @@ NAMES = {
     REFUSALS: "Refusal",
     "file": "File",
     "evaluator": "Evaluator",
+    "alignment": "Alignment",
 }
 # Each actor with each kind of object once, a step in the index for each pair: DISTINCT reads all entries.
 ACTORS_WITH_KINDS = """

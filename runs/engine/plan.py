@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from evaluators.kinds._base import Kind, sample_models
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.tree import EvaluatorSpec, walk
+from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 
 SNAPSHOT_VERSION = 1
@@ -140,6 +140,18 @@ def case_tree(
     if not append:
         return own
     return root.model_copy(update={"children": (*root.children, *own.children)})
+
+
+def tree_of_one(path: str, node: EvaluatorSpec) -> EvaluatorSpec:
+    """Return a tree in which an evaluator is alone at its path, inside composites that hold nothing else."""
+    if not path:
+        return node
+    for name in (*reversed(path.split("/")[:-1]), "all"):
+        # Its weight among siblings means nothing while it is alone.
+        node = EvaluatorSpec(
+            name=name, kind=COMPOSITE, config={}, children=(node.replace(weight=1.0),)
+        )
+    return node
 
 
 # An encoder made once: thousands of cases are hashed at a time.

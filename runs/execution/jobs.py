@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -105,12 +105,12 @@ class JobCalls:
         """Return a model that is asked in a step."""
         return ModelJudge(self.client, self.work.models, slug, self._ledger(step, slug))
 
-    def ports(self, case: CaseFacts, step: int) -> ExecutionPorts:
-        """Return the ports by which evaluators score an output of a case in a step."""
-        ledger = self._ledger(step, self.work.plan.judge)
+    def ports(self, case: CaseFacts, target: str, step: int) -> ExecutionPorts:
+        """Return the ports by which evaluators score what a target answered to a case, in a step."""
+        ledger, plan = self._ledger(step, self.work.plan.judge), self.work.plan
         return ExecutionPorts(
-            work=self.work,
-            context=TargetContext(self.work.plan.target.name, case, files=self.work.files),
+            work=replace(self.work, plan=replace(plan, target=replace(plan.target, name=target))),
+            context=TargetContext(target, case, files=self.work.files),
             client=self.client,
             admit=ledger.admit,
             begin=ledger.begin,

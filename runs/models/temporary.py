@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from evaluators.models import LanguageModel, money_field
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH, EvaluatorSpec
+from evaluators.scoring.tree import MAX_PATH_LENGTH, EvaluatorSpec
+from runs.engine.plan import tree_of_one
 from runs.models.database import database_now
 from runs.models.results import Result
 from runs.models.suites import Case, Suite, Target
@@ -180,13 +181,7 @@ class EvaluatorTrial(Trial):
     @property
     def root(self) -> EvaluatorSpec:
         """Return the evaluator at its path in the suite, inside composites that hold nothing else."""
-        node = EvaluatorSpec.model_validate(self.tree)
-        if not self.path:
-            return node
-        for name in (*reversed(self.path.split("/")[:-1]), "all"):
-            # Its weight among siblings means nothing while it is alone.
-            node = EvaluatorSpec(name=name, kind=COMPOSITE, children=(node.replace(weight=1.0),))
-        return node
+        return tree_of_one(self.path, EvaluatorSpec.model_validate(self.tree))
 
     @property
     def rules(self) -> PolicySpec:

@@ -63,6 +63,7 @@ PAGES = (
     "/suites/support/agreement/",
     "/suites/support/agreement/people/",
     "/suites/support/agreement/judges/",
+    "/suites/support/agreement/align/",
     "/suites/elsewhere/agreement/",
     "/suites/elsewhere/agreement/judges/",
     "/suites/support/charts/",

@@ -24,6 +24,7 @@ from runs.comments.queries import case_subject
 from runs.comments.services import add_comment
 from runs.lists import ListQuery
 from runs.reviews.services import ask_for_review
+from tests.reviews.aligning import make_alignment
 from tests.support.addresses import all_patterns
 from tests.support.factories import (
     make_call,
@@ -165,6 +166,11 @@ PAGES: Mapping[str, Page] = {
     "runs:judges": Page("viewer", place=SUITE),
     "runs:judges-file": Page("viewer", place=SUITE),
     "runs:agreement-bands": action("editor", SUITE),
+    "runs:alignments": Page("viewer", post=REFUSED, place=SUITE, post_role="editor"),
+    "runs:alignment": Page("viewer", place=SUITE | {"pk": 0}),
+    "runs:alignment-stop": action("editor", SUITE | {"pk": 0}),
+    "runs:alignment-resume": action("editor", SUITE | {"pk": 0}),
+    "runs:alignment-take": action("editor", SUITE | {"pk": 0}),
     "runs:suite-charts": Page("viewer", place=SUITE),
     "runs:chart-panels": Page("viewer", place=SUITE),
     "runs:suite-breakdown": Page("viewer", place=SUITE),
@@ -373,6 +379,11 @@ PAGES: Mapping[str, Page] = {
     "runs:api-suite-file": read(**SUITE),
     "runs:api-suite-versions": read(**SUITE),
     "runs:api-people-agreement": read(**SUITE),
+    "runs:api-suite-alignments": write("editor", NOT_JSON, get=PAGE, **SUITE),
+    "runs:api-suite-alignments-estimate": write("editor", NOT_JSON, **SUITE),
+    "runs:api-alignment": read(**SUITE, alignment=0),
+    "runs:api-alignment-stop": write("editor", PAGE, **SUITE, alignment=0),
+    "runs:api-alignment-resume": write("editor", NOT_JSON, **SUITE, alignment=0),
     "runs:api-judges": read(**SUITE),
     "runs:api-suite-views": read(**SUITE),
     "runs:api-suite-version": read(**SUITE, number=1),
@@ -534,6 +545,8 @@ def fill() -> Mapping[str, Any]:
     named = {"runs:result-call": call.pk, "runs:target-trial": trial.pk}
     item = ask_for_review(result, by=None)
     named |= {name: item.pk for name in PAGES if name.startswith("runs:review-")}
+    aligned = [name for name in PAGES if name.startswith(("runs:alignment", "runs:api-alignment"))]
+    named |= dict.fromkeys(aligned, make_alignment(suite).pk)
     named["runs:api-target"] = target.pk
     named |= {f"runs:target{action}": target.pk for action in ("", "-edit", "-try", "-edit-try")}
     named |= {name: uuid4() for name in PAGES if name.startswith("runs:case-table")}
