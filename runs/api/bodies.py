@@ -14,9 +14,11 @@ from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 
 from evaluators.reading.json import read_json
+from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.documents import Document
 from runs.formats.suite_files import MAX_SLUG_LENGTH
 from runs.lists import MAX_INTEGER
+from runs.reviews.alignment.planning import MAX_CANDIDATES, USUAL_CANDIDATES
 from runs.running.attempts import MAX_REASON_LENGTH
 from runs.running.external_scores import MAX_SCORES
 from runs.running.measuring import MAX_TIMES, USUAL_RESULTS, USUAL_TIMES
@@ -245,8 +247,21 @@ class MeasureJudgeBody(Body):
     """What the measurement may cost, US dollars; null for no limit."""
 
 
+class AlignBody(Body):
+    """How a judge is aligned with people."""
+
+    evaluator: Annotated[str, Field(max_length=MAX_PATH_LENGTH)]
+    """The path of the evaluator."""
+    writer: Annotated[str, Field(max_length=MAX_SLUG_LENGTH)]
+    """The short name of the language model that writes the candidates."""
+    candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)] = USUAL_CANDIDATES
+    """How many it writes; more need clearer evidence."""
+    budget_usd: Dollars | None = None
+    """What the alignment may cost, US dollars; null for twice the estimate."""
+
+
 class ResumeBody(Body):
-    """How a run is resumed."""
+    """How a run or an alignment is resumed."""
 
     budget_usd: Dollars | None = None
     """A new budget, US dollars; null leaves it as it is."""

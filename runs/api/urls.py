@@ -6,6 +6,7 @@ from django.urls import path
 
 from runs.api import (
     agreement_calls,
+    alignment_calls,
     model_calls,
     review_calls,
     run_calls,
@@ -38,6 +39,31 @@ urlpatterns = [
     path("suites/<slug:slug>/versions", views.suite_versions, name="api-suite-versions"),
     path("suites/<slug:slug>/views", views.suite_views, name="api-suite-views"),
     path("suites/<slug:slug>/versions/<int:number>", views.suite_version, name="api-suite-version"),
+    path(
+        "suites/<slug:slug>/alignments",
+        by_method(get=alignment_calls.suite_alignments, post=alignment_calls.align),
+        name="api-suite-alignments",
+    ),
+    path(
+        "suites/<slug:slug>/alignments/estimate",
+        alignment_calls.estimate_alignment,
+        name="api-suite-alignments-estimate",
+    ),
+    path(
+        "suites/<slug:slug>/alignments/<int:alignment>",
+        alignment_calls.alignment,
+        name="api-alignment",
+    ),
+    path(
+        "suites/<slug:slug>/alignments/<int:alignment>/stop",
+        alignment_calls.stop_alignment_call,
+        name="api-alignment-stop",
+    ),
+    path(
+        "suites/<slug:slug>/alignments/<int:alignment>/resume",
+        alignment_calls.resume_alignment_call,
+        name="api-alignment-resume",
+    ),
     path(
         "suites/<slug:slug>/cases",
         by_method(get=views.suite_cases, post=suite_calls.put_suite_cases),

@@ -15,6 +15,7 @@ from evalsite.access.models import ApiToken
 from evalsite.access.roles import Role, Scope, role_scopes
 from evalsite.access.tokens import revoke_token
 from tests.api.site import assert_described, assert_refused, token_of
+from tests.reviews.aligning import make_alignment
 from tests.support.addresses import all_patterns
 from tests.support.factories import (
     make_campaign,
@@ -32,7 +33,8 @@ CALLS = (
     *("/api/", "/api/schema", "/api/suites", "/api/suites/support", "/api/suites/support/versions"),
     *("/api/suites/support/versions/1", "/api/suites/support/agreement/people"),
     *("/api/suites/support/agreement/judges", "/api/suites/support/cases", "/api/runs"),
-    "/api/suites/support/views",
+    *("/api/suites/support/views", "/api/suites/support/alignments"),
+    "/api/suites/support/alignments/{alignment}",
     *("/api/suites/support/cases/C-1", "/api/runs/support:1", "/api/runs/support:1/results"),
     *("/api/targets", "/api/targets/{target}", "/api/models", "/api/models/juno"),
     *("/api/reviews", "/api/shares"),
@@ -65,7 +67,8 @@ WRITES = {
     *("runs:api-suite-check", "runs:api-suite-baseline", "runs:api-runs-estimate"),
     *("runs:api-runs-judge-again", "runs:api-runs-judge-again-estimate"),
     *("runs:api-run-measure-judge", "runs:api-run-measure-judge-estimate"),
-    "runs:api-result-attempt",
+    *("runs:api-suite-alignments-estimate", "runs:api-alignment-stop"),
+    *("runs:api-alignment-resume", "runs:api-result-attempt"),
     *("runs:api-result-review", "runs:api-result-review-ask", "runs:api-share"),
     *(
         f"runs:api-run-{change}"
@@ -84,6 +87,7 @@ def calls() -> list[str]:
     case = make_case(suite=suite, key="C-1")
     result = make_result(run=run, case=case, verdict="pass", score=0.9, output={"text": "Hi."})
     numbers = {"result": result.pk, "campaign": campaign.pk, "target": run.target_id}
+    numbers["alignment"] = make_alignment(suite).pk
     return [call.format(**numbers) for call in CALLS]
 
 

@@ -10,7 +10,9 @@ from django.contrib.auth.models import Group
 from django.test import Client
 
 from evalsite.access.roles import Role, Scope
+from runs.models.suites import Suite
 from tests.api.site import make_site, schema, token_of
+from tests.reviews.aligning import make_alignment
 from tests.support.factories import make_model, make_target
 from tests.support.members import make_member
 
@@ -29,6 +31,10 @@ NEEDS: Mapping[tuple[str, str], tuple[Role, Scope]] = {
             *("/{run}/scores", "/{run}/stop"),
             *("/{run}/measure-judge", "/{run}/measure-judge/estimate"),
         )
+    },
+    **{
+        ("post", f"/api/suites/{{slug}}/alignments{call}"): (EDITORS, Scope.RUN)
+        for call in ("", "/estimate", "/{alignment}/stop", "/{alignment}/resume")
     },
     **dict.fromkeys(
         (
@@ -69,6 +75,7 @@ def test_a_call_needs_its_role_and_its_scope(role: Role) -> None:
     before, _, result = make_site()
     place = {"run": f"support:{before.number}", "slug": "support", "key": "C-2", "share": 77}
     place |= {"target": make_target(name="t").pk, "result": result.pk, "export": uuid4()}
+    place["alignment"] = make_alignment(Suite.objects.get(slug="support")).pk
     make_model(slug="support")
     roles = list(Role)
     for scope in Scope:

@@ -15,6 +15,7 @@ from runs.models.results import Attempt
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from tests.api.site import Program, assert_refused, make_site, schema
+from tests.reviews.aligning import make_alignment, make_decided_suite
 from tests.support.factories import (
     STARTED,
     make_case,
@@ -33,6 +34,7 @@ FILE |= {"tests": [{"id": "a", "input": "Hi"}]}
 RUN = {"suite": "support", "targets": ["pipeline"], "cases": ["C-2", "C-3"]}
 SCORE = {"case": "C-2", "source": "ragas", "name": "faithfulness", "value": 0.5}
 MODEL = {"name": "Gpt", "slug": "gpt", "base_url": "https://api.example.com/v1", "model_id": "gpt"}
+ALIGN = {"evaluator": "tone", "writer": "mock", "candidates": 1}
 # Every call that makes something, with a body that it takes, in an order in which each finds what it needs.
 POSTS: Mapping[str, Any] = {
     "/suite-check": FILE,
@@ -56,10 +58,14 @@ POSTS: Mapping[str, Any] = {
     "/runs/judge-again": {"outputs_of": ["support:1"]},
     "/runs/{run}/measure-judge/estimate": {"results": 1},
     "/runs/{run}/measure-judge": {"results": 1},
+    "/suites/{slug}/alignments/estimate": ALIGN,
+    "/suites/{slug}/alignments/{alignment}/stop": {},
+    "/suites/{slug}/alignments/{alignment}/resume": {},
+    "/suites/{slug}/alignments": ALIGN,
 }
 CREATED = {
     *("/suites", "/targets", "/models", "/shares", "/runs", "/runs/judge-again"),
-    "/runs/{run}/measure-judge",
+    *("/runs/{run}/measure-judge", "/suites/{slug}/alignments"),
 }
 # What two people may edit.
 EDITED = {
@@ -105,9 +111,12 @@ def test_every_post_is_safe_to_repeat_with_a_key(admin: User) -> None:
     kept = pack_contents([result.pk])[result.pk]
     facts = {"pk": 1, "attempt": 1, "generation": 1, "status": "scored", "content": kept}
     Attempt.objects.create(result=result, ended_at=STARTED, **facts)
+    aligned, _ = make_decided_suite(slug="aligned")
+    place["alignment"] = make_alignment(aligned, subject="other").pk
     for path, body in POSTS.items():
-        of_judge = {"run": "judged:1"} if "measure-judge" in path else {}
-        address = f"/api{path}".format(**place | of_judge)
+        others = {"run": "judged:1"} if "measure-judge" in path else {}
+        others |= {"slug": "aligned"} if "alignments" in path else {}
+        address = f"/api{path}".format(**place | others)
         headers = {"Idempotency-Key": path}
         first, again = (
             client.post(address, body, "application/json", headers=headers) for _ in range(2)
@@ -155,6 +164,7 @@ def test_every_wrong_body_is_answered_with_its_place(admin: User) -> None:
     client = Program(admin, *Scope).client
     place = {"slug": "support", "key": "C-2", "run": "support:1", "result": result.pk}
     place |= {"target": make_target(kind="pushed").pk}
+    place["alignment"] = make_alignment(Suite.objects.get(slug="support")).pk
     make_model(slug="support")
     bodies = 0
     for path, calls in schema()["paths"].items():
