@@ -24,6 +24,7 @@ from scripted.agents import READER, USD_PER_CHARACTER, ScriptedAgents, read_atte
 from scripted.asking import read_agent_question, read_asked
 from scripted.marking import Guide, read_guides
 from scripted.preferences import HASTY
+from scripted.proposals import proposals
 from scripted.replies import read_reply
 from scripted.tempers import MOODY, STRICT, Tempers
 from scripted.written import PLACES, Key, answer_without_case, read_replies
@@ -101,6 +102,9 @@ class ScriptedJudge:
     def text_for(self, body: Mapping[str, Any], key: Key) -> str | None:
         """Return the reply written for a key, else the one its case's guide makes; None without both."""
         if not any(key):
+            asked = read_asked(body, key)
+            if "candidates" in asked.parts():
+                return json.dumps(proposals(asked), ensure_ascii=False)
             return answer_without_case(body)
         text = self.replies.get(key)
         if text is None:

@@ -7,9 +7,12 @@ from typing import Any
 
 from scripted.asking import Asked
 from scripted.marking import Marked, draw, sentence_with
+from scripted.proposals import CAPPED, TAKES_OFF
 
 HIGHEST = 5
 ONE_SLIP_IN = 6
+# What the instructions allow where something is missing.
+CAP = 2
 OF_TOOLS = ("tool_routing", "parameter_extraction", "result_interpretation")
 # For each metric what is said when all is well and when there is a small slip; {called}, {first} and {last}
 # are the calls made, and the first and last sentence of the answer.
@@ -77,6 +80,10 @@ def _metric(
         text = SAYINGS["task_completion"][0] if passed else marked.misses()[0]
         return {"justification": text, "passed": passed}
     score = max(0, HIGHEST - round(cost) - slips)
+    if TAKES_OFF in asked.text:
+        score = max(0, score - len(marked.misses()))
+    if CAPPED in asked.text and marked.quality < 1:
+        score = min(score, CAP)
     return {"justification": " ".join(why) or _well(key, asked, slips=slips), "score": score}
 
 

@@ -9,14 +9,18 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from evaluators.models import LanguageModel
+from runs import tasks
 from runs.charts.drift import drift_picture
 from runs.execution.run_worker import work_on_run
 from runs.management.commands import load_examples
 from runs.management.commands.load_examples import SUITES
+from runs.models.jobs import ModelJob
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.results.judge_figures import version_warnings
 from runs.results.pairwise import run_pairwise
+from runs.reviews.alignment.documents import AlignmentDoc
+from runs.reviews.alignment.services import alignments
 from runs.reviews.judges import judged_outputs
 from runs.reviews.people import people_decisions
 from tests.examples.reading import EXAMPLES
@@ -127,7 +131,17 @@ def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_
                 "load_examples", "--follow-ups", "--judge-url", server.base_url, "--verbosity", "0"
             )
         work_on_all()
+        alignment = ModelJob.objects.get()
+        tasks.work_on_job(alignment.pk)
     assert capsys.readouterr().err == ""
+    found = AlignmentDoc.make(alignments(alignment.suite).get())
+    assert (found.state, found.evaluator, found.today.agreed, found.today.of) == (
+        "done", "metrics", 3, 12,
+    )  # fmt: skip
+    assert [each.finding for each in found.candidates] == ["better", "better", "unproven"]
+    assert found.conclusion.startswith(
+        "Candidate 2 agrees with people on 12 of 12 held-out results, today's instructions with 3"
+    )
     again = (
         Run.objects.exclude(source_run=None).exclude(suite__slug="travel-desk").order_by("number")
     )

@@ -26,6 +26,8 @@ from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite, SuiteDraft, Target
+from runs.reviews.alignment.planning import AlignmentRequest
+from runs.reviews.alignment.services import start_alignment
 from runs.reviews.files import import_reviews
 from runs.running.judging_again import judge_again
 from runs.running.judging_plan import JudgingRequest
@@ -184,8 +186,8 @@ class Command(SiteCommand):
         parser.add_argument(
             "--follow-ups",
             action="store_true",
-            help="Then wait for a run, import reviews, judge it again by two other judges, measure one of them, and "
-            "compare two runs pair by pair; ends with its input.",
+            help="Then wait for runs, import reviews, judge one again by two other judges, measure one of them, compare "
+            "two runs pair by pair, and align a judge; ends with its input.",
         )
         parser.add_argument(
             "--judge-url", required=True, help="Base URL at which the scripted judge answers."
@@ -211,6 +213,7 @@ class Command(SiteCommand):
         if options["follow_ups"]:
             follow_up(Run.objects.filter(suite__slug=SUITES[0].slug), user)
             compare_releases(Run.objects.filter(suite__slug=SUITES[1].slug), user)
+            align(Run.objects.filter(suite__slug=SUITES[1].slug), user)
 
 
 def _start_runs(example: DemoSuite, suite: Suite, user: User) -> str:
@@ -266,6 +269,17 @@ def compare_releases(runs: QuerySet[Run], user: User) -> None:
     content["evaluators"]["children"] = [*content["evaluators"]["children"], *pairwise]
     draft = SuiteDraft(suite=suite, author=user, base_version=suite.version, content=content)
     judge_again([last], JudgingRequest(draft=draft, baseline=first, note="Demo"), by=user)
+
+
+def align(runs: QuerySet[Run], user: User) -> None:
+    """Let people decide on the oldest run, and a large model write instructions with which its judge agrees better."""
+    source = runs.order_by("number").first()
+    if source is None or source.suite.jobs.exists() or not _completes(source):
+        return
+    reviews = EXAMPLES / source.suite.slug / "reviews.csv"
+    import_reviews(reviews.read_bytes(), file=reviews.name, by=user, leaves_out=True)
+    writer = LanguageModel.objects.get(slug="scripted-judge-large")
+    start_alignment(source.suite, AlignmentRequest("metrics", writer, seed="demo"), by=user)
 
 
 def _completes(run: Run) -> bool:
