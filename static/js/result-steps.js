@@ -52,9 +52,11 @@ async function load(address) {
   if (!shown) listTitle = document.title;
   document.title = page.title;
   shown = withoutPart(address);
+  // Taking away what has the focus lays the page out as it was, and an attribute changed later lays it out again.
+  if (place?.contains(document.activeElement)) document.activeElement.blur();
+  place?.removeAttribute("aria-busy");
   if (place === main) showAsPage(page);
   else showInPanel(page);
-  place?.removeAttribute("aria-busy");
   isLoading = false;
   // A step that leads on loads again, and the keys after it wait for that.
   while (heldKeys.length && !isLoading) {

@@ -9,9 +9,17 @@ from django.test import Client
 from django.urls import reverse
 
 from runs.models.runs import Run
+from runs.results import result_page
 from tests.support.factories import make_scored_run
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True, params=["read", "stored"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find neighbours in the rows of a small run, and by the order of the database as in a large one."""
+    if request.param == "stored":
+        monkeypatch.setattr(result_page, "MAX_READ", 0)
 
 
 @pytest.fixture
