@@ -1,4 +1,4 @@
-"""The calls that show how far people agree with each other, and judges with people and each other."""
+"""The calls that show how far people agree with each other, judges with people and each other, and how judges drift."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from runs.api.params import JudgesParams, RunScopeParams
 from runs.api.schema import SLUG, reads
+from runs.charts.drift import AGREEMENT, CHANGES, SCORES, DriftFigure, DriftSubject, read_drift
 from runs.documents import Document
 from runs.models.suites import Suite
 from runs.reviews.agreement import JudgeAgreement, Rate
@@ -377,3 +378,106 @@ def judges(request: Request, slug: str) -> Response:
         else [],
     )
     return Response(document.as_json())
+
+
+class MeanScoreDoc(Document):
+    """A mean score with its 95% interval."""
+
+    mean: float
+    """The mean score, 0 to 1."""
+    low: float | None
+    """The lower end of its interval, from resampled cases; null where it could not vary."""
+    high: float | None
+    """The upper end of its interval."""
+    of: int
+    """How many results it is a mean of."""
+
+
+class DriftJudgingDoc(Document):
+    """What one judging gave the outputs; null where no result has the figure."""
+
+    run: int
+    """The number of the run that judged."""
+    score: MeanScoreDoc | None
+    """The mean score."""
+    changed: RateDoc | None
+    """The share of verdicts that differ from the first judging, with Wilson's interval; null for the first."""
+    agreement: RateDoc | None
+    """The share of people's decisions that it decided alike, with Wilson's interval."""
+
+
+class DriftSubjectDoc(Document):
+    """Whole results, or one evaluator that asks a judge, in every judging."""
+
+    evaluator: str
+    """The evaluator's path, "" for whole results. Its verdicts are those of its scores by the bands of the run."""
+    judgings: list[DriftJudgingDoc]
+    """The judgings, the first one first."""
+
+
+class DriftDoc(Document):
+    """How a judge drifted over judgings of the same outputs by the same rules."""
+
+    suite: str
+    """The short name of the suite."""
+    outputs_of: int | None
+    """The number of the run that has the outputs; null where none were judged twice by the same rules."""
+    outputs: int
+    """How many outputs the first judging decided."""
+    only_anchor: bool
+    """Whether only cases with the tag anchor count; otherwise every case does."""
+    model_changes: list[str]
+    """Which models changed behind the name of a judge, in sentences."""
+    subjects: list[DriftSubjectDoc]
+    """Whole results first, then evaluators in tree order."""
+
+
+@reads("Drift of judges", DriftDoc, path=[SLUG], tag="reviews")
+def judge_drift(request: Request, slug: str) -> Response:
+    """Tell how a judge drifted: its mean score, changed verdicts and agreement with people, by evaluator.
+
+    The same outputs were judged by the same rules from time to time; the first judging and the newest five count.
+    """
+    drift = read_drift(get_object_or_404(Suite, slug=slug))
+    document = DriftDoc(
+        suite=slug,
+        outputs_of=drift.anchor.source.number if drift else None,
+        outputs=drift.outputs if drift else 0,
+        only_anchor=drift.is_tagged if drift else False,
+        model_changes=list(drift.changes) if drift else [],
+        subjects=[_drift_subject(subject) for subject in drift.subjects] if drift else [],
+    )
+    return Response(document.as_json())
+
+
+def _drift_subject(subject: DriftSubject) -> DriftSubjectDoc:
+    found: dict[int, dict[str, DriftFigure]] = {}
+    for name, figures in subject.figures.items():
+        for figure in figures:
+            found.setdefault(figure.run.number, {})[name] = figure
+    return DriftSubjectDoc(
+        evaluator=subject.path,
+        judgings=[
+            DriftJudgingDoc(
+                run=number,
+                score=_score_document(figures.get(SCORES)),
+                changed=_share_document(figures.get(CHANGES)),
+                agreement=_share_document(figures.get(AGREEMENT)),
+            )
+            for number, figures in sorted(found.items())
+        ],
+    )
+
+
+def _score_document(figure: DriftFigure | None) -> MeanScoreDoc | None:
+    if figure is None:
+        return None
+    low, high = figure.interval or (None, None)
+    return MeanScoreDoc(mean=figure.value, low=low, high=high, of=figure.of)
+
+
+def _share_document(figure: DriftFigure | None) -> RateDoc | None:
+    if figure is None:
+        return None
+    low, high = figure.interval or (None, None)
+    return RateDoc(share=figure.value, low=low, high=high, of=figure.of)

@@ -35,6 +35,7 @@ urlpatterns = [
         name="api-people-agreement",
     ),
     path("suites/<slug:slug>/agreement/judges", agreement_calls.judges, name="api-judges"),
+    path("suites/<slug:slug>/agreement/drift", agreement_calls.judge_drift, name="api-judge-drift"),
     path("suites/<slug:slug>/file", views.suite_file, name="api-suite-file"),
     path("suites/<slug:slug>/versions", views.suite_versions, name="api-suite-versions"),
     path("suites/<slug:slug>/views", views.suite_views, name="api-suite-views"),

@@ -14,7 +14,7 @@ from evaluators.scoring.intervals import bootstrap_interval
 from evaluators.scoring.numbers import sum_known
 from runs.charts.distributions import COST, LATENCY, CaseFigures, Side, distribution, passes, scores
 from runs.charts.drawing import Picture
-from runs.charts.drift import drift_picture
+from runs.charts.drift import EVALUATOR_PICTURES, drift_picture
 from runs.charts.queries import ChartsQuery, suite_runs, suite_trend
 from runs.charts.scatter import scatter
 from runs.charts.trends import PartMean, PartTrend, part_dots
@@ -225,4 +225,5 @@ SUITE_PICTURES: Mapping[str, Callable[[Suite], Picture]] = {
     "trend": trend_picture,
     "metrics": parts_picture,
     "drift": drift_picture,
+    **EVALUATOR_PICTURES,
 }

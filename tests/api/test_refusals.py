@@ -32,7 +32,8 @@ NOW = datetime.now(tz=UTC)
 CALLS = (
     *("/api/", "/api/schema", "/api/suites", "/api/suites/support", "/api/suites/support/versions"),
     *("/api/suites/support/versions/1", "/api/suites/support/agreement/people"),
-    *("/api/suites/support/agreement/judges", "/api/suites/support/cases", "/api/runs"),
+    *("/api/suites/support/agreement/judges", "/api/suites/support/agreement/drift"),
+    *("/api/suites/support/cases", "/api/runs"),
     *("/api/suites/support/views", "/api/suites/support/alignments"),
     "/api/suites/support/alignments/{alignment}",
     *("/api/suites/support/cases/C-1", "/api/runs/support:1", "/api/runs/support:1/results"),

@@ -385,6 +385,7 @@ PAGES: Mapping[str, Page] = {
     "runs:api-alignment-stop": write("editor", PAGE, **SUITE, alignment=0),
     "runs:api-alignment-resume": write("editor", NOT_JSON, **SUITE, alignment=0),
     "runs:api-judges": read(**SUITE),
+    "runs:api-judge-drift": read(**SUITE),
     "runs:api-suite-views": read(**SUITE),
     "runs:api-suite-version": read(**SUITE, number=1),
     "runs:api-suite-cases": write("editor", NOT_JSON, get=PAGE, **SUITE),
