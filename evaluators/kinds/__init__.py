@@ -35,11 +35,12 @@ __all__ = [
     "normal_spelling",
     "prompt_versions",
     "read_config",
+    "rules_versions",
     "shortest_spelling",
     "type_names",
 ]
 
-PROMPT_VERSION = "PROMPT_VERSION"
+PROMPT_VERSION, RULES_VERSION = "PROMPT_VERSION", "RULES_VERSION"
 MAX_SHOWN_LENGTH = 60
 
 
@@ -156,6 +157,16 @@ def prompt_versions() -> dict[str, str]:
         for name, module in _modules().items()
         if hasattr(module, PROMPT_VERSION)
     }
+
+
+def rules_versions() -> dict[str, int]:
+    """Return the version of the rules of each kind that has changed them, for the snapshot of a run.
+
+    A kind raises its RULES_VERSION, 1 without one, when it scores the same answer otherwise than before, so that
+    judging again does not take over its earlier scores.
+    """
+    versions = ((name, getattr(module, RULES_VERSION, 1)) for name, module in _modules().items())
+    return {name: version for name, version in versions if version != 1}
 
 
 def _file_texts(settings: KindConfig, files: Mapping[str, bytes], evaluator: str) -> dict[str, str]:

@@ -146,6 +146,14 @@ class Prices:
     cached: TokenPrice | None
     version: str
 
+    @property
+    def is_free(self) -> bool:
+        """Tell whether every call costs nothing."""
+        known = [price for price in (self.input, self.output, self.cached) if price]
+        return not any(
+            usd for price in known for usd in (price.base, *(usd for _, usd in price.tiers))
+        )
+
     def cost_usd(
         self, *, input_tokens: int | None, output_tokens: int | None, cached_tokens: int | None
     ) -> Decimal | None:

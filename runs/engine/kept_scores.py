@@ -1,6 +1,6 @@
 """Which scores of a run stand when its outputs are judged again by another plan, and why the others do not.
 
-A score stands if the same question would be asked again: the same settings, built-in prompt, judge, agents,
+A score stands if the same question would be asked again: the same settings, built-in prompt, rules, judge, agents,
 files and baseline, about the same facts of the case. Only a score stands; what could not be scored is judged again.
 """
 
@@ -112,6 +112,7 @@ class JudgedTree:
         return {
             "its settings changed": [node.kind, node.config, node.negate],
             "its built-in prompt changed": self.plan.prompts.get(node.kind),
+            "the rules of its kind changed": self.plan.rules.get(node.kind, 1),
             ANOTHER_JUDGE: [self._judge(*judge) for judge in asked_judges(node, kinds)],
             "its files changed": files if is_program else _read_files(node, files),
             "it is compared with another run": self.plan.baseline

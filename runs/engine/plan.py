@@ -61,8 +61,8 @@ class Plan:
 
     `models` holds the language models by slug, without their keys; `judge` is the slug of the suite's
     judge or "". `files` maps paths to the hash of their content. `agents` are the targets that evaluators
-    ask for a judgement, by name. `baseline` is the run that evaluators compare the outputs with: {"run": its number,
-    "target": the name of its target}.
+    ask for a judgement, by name. `rules` has the version of the rules of each kind that has changed them. `baseline`
+    is the run that evaluators compare the outputs with: {"run": its number, "target": the name of its target}.
     """
 
     suite: Mapping[str, Any]
@@ -73,12 +73,13 @@ class Plan:
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, int] = field(default_factory=dict)
     cases_hash: str = ""
     agents: Mapping[str, TargetPlan] = field(default_factory=dict)
     baseline: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the snapshot that a run stores; it names agents and a baseline only if there are any."""
+        """Return the snapshot that a run stores; it names agents, changed rules and a baseline only if there are any."""
         agents = {name: agent.as_json() for name, agent in self.agents.items()}
         return {
             "version": SNAPSHOT_VERSION,
@@ -90,6 +91,7 @@ class Plan:
             "models": {slug: dict(facts) for slug, facts in self.models.items()},
             "files": dict(self.files),
             "prompts": dict(self.prompts),
+            **({"rules": dict(self.rules)} if self.rules else {}),
             "cases_hash": self.cases_hash,
             **({"agents": agents} if agents else {}),
             **({BASELINE: dict(self.baseline)} if self.baseline else {}),
@@ -117,6 +119,7 @@ def read_plan(snapshot: Mapping[str, Any]) -> Plan:
         models=snapshot["models"],
         files=snapshot["files"],
         prompts=snapshot["prompts"],
+        rules=snapshot.get("rules", {}),
         cases_hash=snapshot["cases_hash"],
         agents=_agents(snapshot),
         baseline=snapshot.get(BASELINE),
@@ -169,18 +172,20 @@ def cases_hash(case_hashes: Sequence[str]) -> str:
 
 
 JUDGE_SETTINGS = ("model_id", "reply_mode", "parameters")
+USUAL_PORTS = {"http": ":80", "https": ":443"}
 
 
 def judge_settings(model: Mapping[str, Any] | None) -> Any:
-    """Return the settings that make a judge the same: the request, host and path, not the price nor the port.
+    """Return the settings that make a judge the same: the request, host, port and path, not the price.
 
-    At some gateways the path names the model.
+    At some gateways the path names the model, and servers at two ports of a machine can have any two models.
     """
     if model is None:
         return None
     address = urlsplit(model.get("base_url", ""))
+    host = address.netloc.rpartition("@")[2].lower()
     return (
-        address.hostname,
+        host.removesuffix(USUAL_PORTS.get(address.scheme, "")),
         address.path.rstrip("/"),
         *(model.get(name) for name in JUDGE_SETTINGS),
     )

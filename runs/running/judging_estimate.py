@@ -67,14 +67,12 @@ def estimate_judging(judging: JudgingPlan) -> JudgingEstimate:
     """
     uses, basis = _uses(judging)
     cost, reason = _cost(judging, uses)
-    duration = (
-        sum(
+    duration = None
+    if uses or not judging.calls:
+        duration = sum(
             (uses.get(path) or uses[""]).latency_ms * count
             for (path, _), count in judging.calls.items()
         )
-        if uses
-        else None
-    )
     evaluators = judging.evaluators
     kept = sum(evaluator.kept for evaluator in evaluators)
     return JudgingEstimate(
@@ -118,10 +116,6 @@ def _uses(judging: JudgingPlan) -> tuple[Mapping[str, _Use], str]:
 
 
 def _cost(judging: JudgingPlan, uses: Mapping[str, _Use]) -> tuple[Decimal | None, str]:
-    if not judging.calls:
-        return ZERO_USD, ""
-    if not uses:
-        return None, NO_CALLS
     total = ZERO_USD
     for (path, (what, name)), count in judging.calls.items():
         model = judging.plan.models.get(name or judging.plan.judge) if what == "model" else None
@@ -129,6 +123,10 @@ def _cost(judging: JudgingPlan, uses: Mapping[str, _Use]) -> tuple[Decimal | Non
         if prices is None:
             judge = model["name"] if model else name
             return None, f"{judge} has no price"
+        if prices.is_free:
+            continue
+        if not uses:
+            return None, NO_CALLS
         use = uses.get(path) or uses[""]
         each = prices.cost_usd(
             input_tokens=use.input_tokens, output_tokens=use.output_tokens, cached_tokens=None

@@ -11,7 +11,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from evaluators.kinds import prompt_versions
+from evaluators.kinds import prompt_versions, rules_versions
 from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.model_calls.models import model_spec
 from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
@@ -102,6 +102,7 @@ def freeze(
         models={model.slug: model_spec(model).as_json() for model in models},
         files=files,
         prompts=prompt_versions(),
+        rules=rules_versions(),
         cases_hash=cases_hash([case.content_hash for case in cases]),
         agents={agent.name: replace(_target_plan(agent), id=agent.pk) for agent in agents},
         baseline=find_baseline(suite, trees.values(), baseline, usual_baseline),

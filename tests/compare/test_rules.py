@@ -214,7 +214,7 @@ def changed(**parts) -> RunFacts:
 
 
 def test_runs_that_differ_in_their_target_alone_are_comparable() -> None:
-    judge = {**SNAPSHOT["judge"], "base_url": "http://j:2/v1", "prices": 2, "name": "June"}
+    judge = {**SNAPSHOT["judge"], "base_url": "http://J:1/v1/", "prices": 2, "name": "June"}
     models = {**SNAPSHOT["models"], "agent-model": {"model_id": "b"}}
     gates = {**SNAPSHOT["policy"], "cases_pass_threshold": 0.1}
     other = changed(target={"name": "b"}, judge=judge, models=models, policy=gates)
@@ -245,6 +245,12 @@ def test_runs_that_differ_in_their_target_alone_are_comparable() -> None:
         ),
         (changed(files={"a.md": "2"}), "files", "“a.md” changed", True),
         (changed(judge=None), "judge", "Juno and none", True),
+        (
+            changed(judge={**SNAPSHOT["judge"], "base_url": "http://j:2/v1", "name": "June"}),
+            "judge",
+            "Juno and June",
+            True,
+        ),
         (
             changed(models={**SNAPSHOT["models"], "extra": {"model_id": "y"}}),
             "judge",

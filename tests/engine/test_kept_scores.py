@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from evaluators.kinds import all_kinds
+import pytest
+
+from evaluators.kinds import all_kinds, rules_versions, text_check
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.kept_scores import JudgedTree, KeptScores, keep_scores
-from runs.engine.plan import Plan, TargetPlan
+from runs.engine.plan import Plan, TargetPlan, read_plan
 from tests.support.trees import CHECK, JUDGED, LEAF, tree
 
 SCRIPT = {
@@ -73,8 +76,6 @@ def test_a_model_at_another_path_of_a_gateway_is_another_judge() -> None:
     kept = keep(judged_tree(JUDGED, url=first), judged_tree(JUDGED, url=second))
     assert kept.reasons == {"right": "another judge"}
     assert keep(judged_tree(JUDGED, url=first), judged_tree(JUDGED, url=f"{first}/")).origins
-    # The scripted judge of the demo answers at another port each time.
-    assert keep(judged_tree(JUDGED), judged_tree(JUDGED, url="http://gateway:81/v1")).origins
 
 
 def test_an_agent_that_judges_is_the_same_whoever_else_judges() -> None:
@@ -89,6 +90,33 @@ def test_an_agent_that_judges_is_the_same_whoever_else_judges() -> None:
     moved = {"reader": replace(agents["reader"], config={"url": "http://elsewhere/"})}
     kept = keep(first, replace(first, plan=replace(first.plan, agents=moved)))
     assert kept.reasons == {"reader": "another judge"}
+
+
+def test_a_model_at_another_port_of_a_machine_is_another_judge_and_the_usual_port_is_none() -> None:
+    def kept(first: str, second: str) -> Mapping[str, str]:
+        return keep(judged_tree(JUDGED, url=first), judged_tree(JUDGED, url=second)).reasons
+
+    another = {"right": "another judge"}
+    assert kept("http://gpu:8000/v1", "http://gpu:8001/v1") == another
+    assert kept("http://gpu:80/v1", "http://GPU/v1") == {}
+    assert kept("https://gpu:443/v1", "https://key@gpu/v1") == {}
+    assert kept("https://gpu:80/v1", "https://gpu/v1") == another
+
+
+def test_scores_of_a_kind_that_changed_its_rules_are_given_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert rules_versions() == {}
+    monkeypatch.setattr(text_check, "RULES_VERSION", 2, raising=False)
+    before = judged_tree(JUDGED, CHECK)
+    after = replace(before, plan=replace(before.plan, rules=rules_versions()))
+    kept = keep(before, after)
+    assert kept.reasons == {"mentions_refund": "the rules of its kind changed"}
+    assert keep(after, after).reasons == {}
+    # The snapshot of a run has it.
+    stored = {**after.plan.as_json(), "judge": None}
+    assert read_plan(json.loads(json.dumps(stored))).rules == {"text_check": 2}
+    assert "rules" not in before.plan.as_json()
 
 
 def test_a_pass_mark_makes_no_score_stale_not_even_that_of_a_judge_over_the_evaluator() -> None:

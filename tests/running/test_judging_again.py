@@ -367,9 +367,14 @@ def test_as_many_outputs_under_one_added_judge_take_exactly_as_many_calls(
     source = start_recorded(*["a refund"] * MANY)
     work_on_run(source.pk)
     source.refresh_from_db()
-    fast = make_model(slug="judge", base_url=model_server.base_url, concurrency=50)
+    nothing = estimate_judging(plan_judging(source, JudgingRequest(), None))
+    assert (nothing.calls, nothing.cost_usd, nothing.duration_ms) == (0, 0, 0)
+    # The source asked no judge, so tokens and time are not known; of a model that costs nothing the cost is.
+    free = {"input_price_usd_per_mtok": 0, "output_price_usd_per_mtok": 0}
+    fast = make_model(slug="judge", base_url=model_server.base_url, concurrency=50, **free)
     change_suite(source.suite, tree=tree(CHECK, TONE), judge=fast)
-    assert estimate_judging(plan_judging(source, JudgingRequest(), None)).calls == MANY
+    estimate = estimate_judging(plan_judging(source, JudgingRequest(), None))
+    assert (estimate.calls, estimate.cost_usd, estimate.duration_ms) == (MANY, 0, None)
     run = judge(source)
     assert (run.status, run.pass_count, run.concurrency) == ("completed", MANY, 50)
     assert (len(model_server.requests), run.model_calls.count()) == (MANY, MANY)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from io import StringIO
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.management import call_command
@@ -14,6 +16,7 @@ from django.core.management.base import CommandError
 
 from evalsite.data_folder import FILES
 from evalsite.management.commands.up import prepare_to_serve, serve
+from evaluators.models import LanguageModel
 from runs.cli.command import FAILED, SiteCommand
 
 EPILOG = """\
@@ -70,7 +73,8 @@ def _follow_up(judge: str) -> subprocess.Popen[str]:
 
 def _start_judge() -> str:
     """Start the scripted judge and return its address; it outlives Ctrl-C, because calls in progress wait for it."""
-    program = [sys.executable, str(FILES / "examples" / "scripted_judge.py"), "--port", "0"]
+    program = [sys.executable, str(FILES / "examples" / "scripted_judge.py")]
+    program += ["--port", str(_judge_port())]
     program += ["--until-input-ends", "--ready-file", "/dev/stdout"]
     judge = _start_beside(program, stdout=subprocess.PIPE)
     address = next(iter(judge.stdout or ()), "").strip()
@@ -78,6 +82,19 @@ def _start_judge() -> str:
         message = "The scripted judge did not start: see its messages above."
         raise CommandError(message, returncode=FAILED)
     return address
+
+
+def _judge_port() -> int:
+    """Return the port of the judge of an earlier demo, which at another would be another judge; 0 for any free one."""
+    addresses = LanguageModel.objects.filter(slug="scripted-judge").values_list(
+        "base_url", flat=True
+    )
+    port = next((urlsplit(address).port for address in addresses), None) or 0
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return 0
+    return port
 
 
 def _start_beside(command: list[str], *, stdout: int | None = None) -> subprocess.Popen[str]:
