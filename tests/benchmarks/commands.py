@@ -45,15 +45,40 @@ class Command:
 ONE_CASE = ("evaluate", "one.yaml", "--target", "recorded")
 # One second for the tables of the site.
 NEW_SITE = Command("evaluate, 1 case, in a new data folder", ONE_CASE, goal_cpu_s=2.2)
+SUMMARY, GOAL_OF_SUMMARY_KB = "many-summary.json", 100.0
 ON_A_SITE = (
     Command("--help", ("--help",), goal_cpu_s=0.15),
     Command("check", ("check",), goal_cpu_s=0.6),
     Command("evaluate, 1 case", ONE_CASE, goal_cpu_s=1.2),
     Command(
         f"evaluate, {MANY:,} cases from file to results",
-        ("evaluate", "many.yaml", "--target", "recorded", "--out", "many.json"),
+        (
+            "evaluate",
+            "many.yaml",
+            "--target",
+            "recorded",
+            "--out",
+            "many.json",
+            "--summary",
+            SUMMARY,
+        ),
         goal_s=12.0,
         goal_mb=250.0,
+        cases=MANY,
+    ),
+)
+# What can be done once, after all rounds.
+AT_LAST = (
+    Command(
+        f"export, the suite file of {MANY:,} cases",
+        ("export", "many", "--out", "exported.yaml"),
+        goal_s=8.0,
+        cases=MANY,
+    ),
+    Command(
+        f"delete, a run of {MANY:,} results",
+        ("delete", "run", "many#1", "--yes", "--undecided"),
+        goal_s=5.0,
         cases=MANY,
     ),
 )
@@ -92,8 +117,12 @@ def lines(servers: Servers, rounds: int) -> Iterator[Line]:
         yield _line(PROMPTFOO, _measure(PROMPTFOO, folder))
         for command in ON_A_SITE:
             yield _line(command, middle([_measure(command, folder) for _ in range(rounds)]))
+        size_kb = (folder / SUMMARY).stat().st_size / 1024
+        yield Line(f"summary of {MANY:,} cases: size", size_kb, "KB", goal=GOAL_OF_SUMMARY_KB)
         figures = middle([_measure(WITH_CALLS, folder) for _ in range(rounds)])
         yield _line(WITH_CALLS, figures, limit_s=figures["run_s"])
+        for command in AT_LAST:
+            yield _line(command, _measure(command, folder))
 
 
 def _promptfoo_results() -> str:

@@ -1,7 +1,11 @@
-"""Look at pages of runs with 20,000 results, and write times and queries as one line of JSON."""
+"""Look at pages of runs with 20,000 results, and write times and queries as one line of JSON.
+
+With `--copies`, the site has so many more runs of as many results; only PostgreSQL can copy them.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import sys
@@ -30,10 +34,32 @@ PAGES = {
         f"/api/runs/compare?baseline_run_id=many:{RUNS - 1}&candidate_run_id=many:{RUNS}"
     ),
 }
+# What else grows with the results of a site.
+PAGES_OF_MANY_RUNS = PAGES | {
+    "home": "/dashboard/",
+    "suite": "/suites/many/",
+    "evaluators of a run": f"{RUN}evaluators/",
+    "result table by an evaluator": f"{RUN}?sort=evaluator.check",
+    "result table, filtered": f"{RUN}?q=score+%3C+0.5+or+latency+%3E+1s",
+    "result table, grouped": f"{RUN}?group=tag",
+    "what-if": f"/suites/many/what-if/?run={RUNS}",
+    "changes that match a filter": (
+        f"/compare/?baseline=many:{RUNS - 1}&candidate=many:{RUNS}&q=check+changed"
+    ),
+    "six runs side by side": "/compare/many/?runs=" + ",".join(f"many:{n}" for n in range(1, 7)),
+    "score against score": (
+        f"/compare/pictures/scatter/?baseline=many:{RUNS - 1}&candidate=many:{RUNS}"
+    ),
+    "review queue": "/review/",
+    "search": "/search/?q=refund",
+}
 
 
 def main() -> None:
     """Fill a fresh database, then time each page inside this process, without a network."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--copies", type=int, default=0)
+    copies = parser.parse_args().copies
     load()
     from django.conf import settings
     from django.contrib.auth.models import User
@@ -46,9 +72,15 @@ def main() -> None:
     order = suites.store("many", cases=RESULTS, at_once=8)
     for _ in range(RUNS):
         suites.execute_run(order)
+    if copies:
+        from tests.benchmarks.copies import copy_runs
+
+        copy_runs(order["suite"], copies)
     client = Client()
     client.force_login(User.objects.create_superuser("reader"))
-    figures: dict[str, Any] = {name: look(client, page) for name, page in PAGES.items()}
+    figures: dict[str, Any] = {
+        name: look(client, page) for name, page in (PAGES_OF_MANY_RUNS if copies else PAGES).items()
+    }
     figures["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     sys.stdout.write(json.dumps(figures) + "\n")
 
