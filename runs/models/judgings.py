@@ -16,6 +16,7 @@ from evaluators.scoring.score_tree import Rules, rules_for
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError, Outcome, Score
 from runs.engine.plan import (
+    BASELINE,
     JUDGED_AGAIN,
     MEASURES_JUDGE,
     OUTCOMES_PATH,
@@ -68,7 +69,12 @@ def read_judge_spread(run: Run) -> JudgeSpread | None:
 
 
 def read_pairwise(run: Run) -> list[PairwiseFigures]:
-    """Return what the evaluators found that compare the outputs of a run with its baseline's, in tree order."""
+    """Return what the evaluators found that compare the outputs of a run with its baseline's, in tree order.
+
+    No query for a run without a baseline.
+    """
+    if BASELINE not in run.snapshot:
+        return []
     rows = EvaluatorScore.objects.filter(result__run=run, kind=PAIRWISE_KIND)
     found: dict[str, list[OutputPair]] = defaultdict(list)
     for path, case, verdict, orders in (

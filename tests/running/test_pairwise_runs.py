@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
 from aiohttp import web
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client
 from django.urls import reverse
 
+from evalsite.access.roles import Scope
 from runs import tasks
 from runs.compare.comparison import build_comparison
 from runs.compare.conclusion import conclude
@@ -20,6 +27,8 @@ from runs.compare.documents import comparison_document
 from runs.compare.report import comparison_report
 from runs.compare.rules import Tolerances
 from runs.execution.run_worker import work_on_run
+from runs.formats.bundles import bundles_at
+from runs.formats.finding import read_suites
 from runs.models.results import ComparedOutput, EvaluatorScore
 from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -36,6 +45,8 @@ from runs.running.services import start_run
 from runs.suites.drafts import get_draft
 from runs.suites.services import drop_baseline, make_baseline
 from runs.summary.pairwise import PairwiseFigures
+from tests.api.site import assert_described, assert_refused, token_of
+from tests.cli.command_lines import evaluate
 from tests.support.factories import (
     change_suite,
     make_case,
@@ -52,6 +63,17 @@ pytestmark = pytest.mark.django_db(transaction=True)
 BETTER = {**LEAF, "name": "better", "kind": "pairwise", "weight": 0.0, "config": {}}
 PRICES = {"input_price_usd_per_mtok": 1000, "output_price_usd_per_mtok": 5000}
 CALL_USD = Decimal("0.2")
+PAIRS = """\
+name: pairs
+evaluators:
+  - name: better
+    type: pairwise-comparison
+    criteria: |
+      Better is what names a date.
+    model: judge
+tests:
+  - {id: A, input: When?}
+"""
 ANSWERS = re.compile(r"^<<<(\w+) (?:first|second) answer\n(.*?)\n\1>>>$", re.M | re.S)
 # By case: what the baseline and what the candidate answers. The judge prefers more stars, and the first of equal ones.
 OUTPUTS = {
@@ -306,6 +328,86 @@ def test_a_draft_is_tried_on_a_result_with_its_baseline_or_with_a_pasted_one(
     assert "there is no baseline" in tried("LOSS", old)[1]
     page = client.get(place).content.decode()
     assert "Output of the baseline" in page
+
+
+def test_page_program_and_command_line_name_the_baseline(
+    suite: Suite, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    member = make_user()
+    client, new = make_client(member), Target.objects.get(name="new")
+    form_url = reverse("runs:run-new", args=(suite.slug,))
+    filled = {
+        "target": new.pk,
+        "cases": "all",
+        "repetitions": 1,
+        "concurrency": 4,
+        "judge": suite.judge_id,
+    }
+    page = client.post(form_url, {**filled, "preview": "1"}).content.decode()
+    assert "None: the suite has none" in page
+    assert "better has no baseline to compare outputs with, and so no score" in page
+    assert "up to 8" in " ".join(page.split())
+    old, again = run_against(suite, "old"), run_against(suite, "old")
+    make_baseline(old, by=None)
+    assert "The suite&#x27;s, #1" in client.get(form_url).content.decode()
+
+    # The page, and the form that repeats the run.
+    assert client.post(form_url, {**filled, "baseline": again.number}).status_code == 302
+    started = Run.objects.latest("pk")
+    assert started.snapshot["baseline"]["run"] == again.number
+    repeated = client.get(form_url, {"again": started.number}).content.decode()
+    assert re.search(r'<option value="2"\s+selected', repeated)
+    assert client.post(form_url, {**filled, "baseline": 99}).status_code == 422
+
+    # A program.
+    program = Client(headers={"Authorization": f"Bearer {token_of(member, scopes=[Scope.RUN])}"})
+    body = {"suite": suite.slug, "targets": ["new"], "baseline": f"{suite.slug}:2"}
+    post = partial(program.post, content_type="application/json")
+    assert post("/api/runs/estimate", body).json()["warnings"] == []
+    answer = assert_described(post("/api/runs", body), "/api/runs", method="post")
+    assert Run.objects.latest("pk").snapshot["baseline"]["run"] == 2
+    refused = assert_refused(post("/api/runs", {**body, "baseline": "other:7"}), 400)
+    assert "/baseline" in refused["errors"]
+    work_on_run(Run.objects.latest("pk").pk)
+    name = answer["runs"][0]["name"]
+    detail = assert_described(program.get(f"/api/runs/{name}"), "/api/runs/{run}")
+    assert (detail["baseline_run"], detail["pairwise"][0]["wins"]) == (2, 1)
+    judging = {"outputs_of": [name], "baseline": f"{suite.slug}:1"}
+    planned = post("/api/runs/judge-again/estimate", judging).json()["runs"][0]["evaluators"]
+    assert planned[1]["judged"] == {"it is compared with another run": 4}
+
+    # The command line.
+    file = tmp_path / "summary.json"
+    options = ("--target", "new", "--baseline", f"{suite.slug}#2", "--summary", file)
+    assert evaluate(suite.slug, *options) == 0
+    assert "Against #2" in capsys.readouterr().out
+    assert json.loads(file.read_text())["pairwise"][0]["win_rate"] == 0.5
+    with pytest.raises(CommandError, match="has no run #77"):
+        evaluate(suite.slug, "--target", "new", "--baseline", f"{suite.slug}#77")
+    assert (
+        evaluate(
+            suite.slug, "--outputs-of", f"{suite.slug}:latest", "--baseline", f"{suite.slug}#1"
+        )
+        == 0
+    )
+    assert Run.objects.latest("pk").snapshot["baseline"]["run"] == 1
+
+
+def test_a_suite_file_keeps_the_evaluator(suite: Suite, tmp_path: Path) -> None:
+    written, exported = tmp_path / "written", tmp_path / "exported"
+    written.mkdir()
+    (written / "pairs.yaml").write_text(PAIRS)
+    call_command("import", str(written), verbosity=0)
+    call_command("export", "pairs", "--out", f"{exported}/", verbosity=0)
+    first, second = (
+        read_suites(bundles_at([folder])).suites[0].content for folder in (written, exported)
+    )
+    assert first.evaluators.as_json() == second.evaluators.as_json()
+    [node] = first.evaluators.children
+    assert (node.kind, node.config) == (
+        "pairwise",
+        {"prompt": "Better is what names a date.\n", "model": "judge", "timeout_s": None},
+    )
 
 
 def test_judging_again_keeps_the_baseline_unless_another_is_named(
