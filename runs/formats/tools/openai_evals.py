@@ -43,6 +43,8 @@ BRACES = re.compile(r"\{(\w+)\}")
 # Variables of model graded prompts, and what they are called here.
 NAMES = {"completion": "output", "input": "input", "ideal": "expected_output"}
 ANSWER = "{{ sample.output_text }}"
+# Whose formulas are published. How OpenAI splits words is not, so its scores can differ.
+SIMILARITIES = ("bleu", "rouge_1", "rouge_2", "rouge_l")
 CHECKS = {"eq": "equals", "ne": "not-equals", "like": "contains", "ilike": "icontains"}
 REQUIRED: Mapping[str, Any] = {"pass": 0, "borderline": 0}
 SCRIPT = """#!/usr/bin/env python3
@@ -308,13 +310,23 @@ def _read_eval(file: ToolFile, files: Mapping[str, bytes]) -> list[ToolSuite]:
             "no run with a template of the input stands beside the eval, so an item is its own input"
         )
     criteria = objects(file.value.get("testing_criteria"))
+    # A case has one expected output: that of the first criterion which compares with one.
+    reference = next(filter(None, map(_reference, criteria)), "")
     for criterion in criteria:
-        if reason := _criterion(criterion, {})[1]:
-            suite.note(f"the criterion {as_text(criterion.get('name'))}: {reason}; it was left out")
+        named = f"the criterion {as_text(criterion.get('name'))}"
+        if reason := _criterion(criterion, {}, reference)[1]:
+            suite.note(f"{named}: {reason}; it was left out")
+        elif metric := _reference(criterion) and as_text(criterion.get("evaluation_metric")):
+            suite.note(
+                f"{named} is changed: {metric} is computed by its published formula, and how OpenAI splits words is not "
+                "published, so scores can differ"
+            )
     for n, (line, item) in enumerate(items):
-        evaluators = [_criterion(criterion, item)[0] for criterion in criteria]
+        evaluators = [_criterion(criterion, item, reference)[0] for criterion in criteria]
         own = [evaluator for evaluator in evaluators if evaluator]
         case = {"id": str(n), **_item_case(item, template), **({"evaluators": own} if own else {})}
+        if reference:
+            case["expected_output"] = _filled(reference, item)
         suite.add(case, line, suite.read_with[0])
     suite.head["verdicts"] = dict(REQUIRED)
     suite.summarise(
@@ -356,8 +368,17 @@ def _template(content: bytes, eval_id: str) -> list[Mapping[str, Any]]:
     return objects(mapping(mapping(run.get("data_source")).get("input_messages")).get("template"))
 
 
-def _criterion(criterion: Mapping[str, Any], item: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the evaluator of a criterion, or why there is none."""
+def _reference(criterion: Mapping[str, Any]) -> str:
+    """Return the template of the text that a criterion compares the answer with by a known measure, else ""."""
+    is_known = criterion.get("evaluation_metric") in SIMILARITIES
+    is_similarity = criterion.get("type") == "text_similarity" and is_known
+    return as_text(criterion.get("reference")).strip() if is_similarity else ""
+
+
+def _criterion(
+    criterion: Mapping[str, Any], item: Mapping[str, Any], reference: str
+) -> tuple[dict[str, Any], str]:
+    """Return the evaluator of a criterion, or why there is none; `reference` is the template of the expected output."""
     kind = as_text(criterion.get("type"))
     evaluator: dict[str, Any] = {"name": _name(criterion), "required": True}
     if kind == "string_check" and criterion.get("operation") in CHECKS:
@@ -366,6 +387,14 @@ def _criterion(criterion: Mapping[str, Any], item: Mapping[str, Any]) -> tuple[d
         value = _filled(as_text(criterion.get("reference")), item)
         return {**evaluator, "type": CHECKS[as_text(criterion["operation"])], "value": value}, ""
     least = criterion.get("pass_threshold")
+    if own := _reference(criterion):
+        if as_text(criterion.get("input")).strip() != ANSWER:
+            return {}, f"it compares more than {ANSWER}"
+        if own != reference:
+            return {}, f"a case has one expected output, here {reference}"
+        gate = {"min_score": least} if least is not None else {"required": True}
+        measure = {"type": "text_similarity", "measure": criterion["evaluation_metric"]}
+        return {"name": _name(criterion), **gate, **measure}, ""
     if kind == "python":
         gate = {"min_score": least} if least is not None else {"required": True}
         script = SCRIPT.format(source=as_text(criterion.get("source")).strip())

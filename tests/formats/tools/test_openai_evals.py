@@ -67,6 +67,42 @@ def test_a_registry_becomes_a_suite_for_each_eval_with_its_grader():
         assert any(part in note for note in notes), (part, notes)
 
 
+def test_measures_with_a_published_formula_compare_with_the_expected_output_and_say_that_they_changed():
+    def alike(name, metric, reference="{{item.label}}", **given):
+        own = {"input": "{{ sample.output_text }}", "reference": reference, "pass_threshold": 0.6}
+        return {
+            "type": "text_similarity",
+            "name": name,
+            "evaluation_metric": metric,
+            **own,
+            **given,
+        }
+
+    criteria = [
+        *(alike("words", "rouge_l"), alike("phrases", "bleu"), alike("fuzzy", "fuzzy_match")),
+        alike("other", "rouge_1", reference="{{item.ticket}}"),
+        alike("more", "rouge_2", input="{{ sample.output_json }}"),
+    ]
+    [suite], notes = found(
+        {**HOSTED, "eval.json": json.dumps(EVAL | {"testing_criteria": criteria})}
+    )
+    first, second = suite.cases
+    assert (first.expected_output, second.expected_output) == ("Hardware", "Other")
+    assert tree_lines(first.evaluators) == [
+        "words text_similarity ≥0.6",
+        "phrases text_similarity ≥0.6",
+    ]
+    assert [node.config["measure"] for node in first.evaluators.children] == ["rouge_l", "bleu"]
+    for part in (
+        "words is changed: rouge_l is computed by its published formula",
+        "phrases is changed: bleu is computed by its published formula",
+        "fuzzy: text_similarity fuzzy_match has no counterpart here; it was left out",
+        "other: a case has one expected output, here {{item.label}}; it was left out",
+        "more: it compares more than {{ sample.output_text }}; it was left out",
+    ):
+        assert any(part in note for note in notes), (part, notes)
+
+
 def test_data_come_in_alone_and_pairs_are_refused():
     [suite], notes = found({"one.jsonl": BORN})
     assert ([case.key for case in suite.cases], suite.slug) == (["0", "1"], "one")
@@ -91,7 +127,7 @@ EVAL = {
     "metadata": {"team": "support"},
     "testing_criteria": [
         {"type": "string_check", "name": "same", "input": "{{ sample.output_text }}", "reference": "{{item.label}}", "operation": "ne"},
-        {"type": "text_similarity", "name": "close", "evaluation_metric": "bleu", "pass_threshold": 0.8},
+        {"type": "text_similarity", "name": "close", "evaluation_metric": "gleu", "pass_threshold": 0.8},
         {"type": "score_model", "name": "help", "range": [0, 10], "pass_threshold": 7, "input": messages("Rate {{ sample.output_text }} for {{item.label}}")},
         {"type": "label_model", "name": "tone", "labels": ["kind", "rude"], "passing_labels": ["kind"], "input": messages("{{ sample.output_text }}")},
         {"type": "python", "name": "short/long", "source": "def grade(sample, item):\n    return 1", "pass_threshold": 0.5},
@@ -125,7 +161,8 @@ def test_a_hosted_eval_takes_its_items_and_the_template_of_its_run():
     assert same["value"] == "Hardware"
     assert rating["prompt"].startswith("Rate {{output}} for Hardware\n\nThe score is 0 for")
     assert "The score is 1 for kind" in tone["prompt"]
-    assert any("close: text_similarity bleu has no counterpart" in note for note in notes)
+    assert any("close: text_similarity gleu has no counterpart" in note for note in notes)
+    assert first.expected_output == ""
     [alone], notes = found({"items.jsonl": ITEMS})
     assert (
         alone.cases[0].input[0]["content"]
