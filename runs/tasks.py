@@ -12,6 +12,7 @@ from runs.audit.queries import audit_file
 from runs.cases.queries import case_file
 from runs.compare.files import comparison_file
 from runs.compare.many import many_file
+from runs.drafting.writer import read_drafting
 from runs.execution import jobs, run_worker, trials
 from runs.execution.jobs import ReadJob
 from runs.execution.reaper import runs_needing_workers
@@ -42,7 +43,10 @@ FILE_KINDS: Mapping[str, FileKind] = {
     )
 }
 # What reads a job, by its purpose.
-READ_JOBS: Mapping[str, ReadJob] = {CallPurpose.ALIGNMENT: read_alignment}
+READ_JOBS: Mapping[str, ReadJob] = {
+    CallPurpose.ALIGNMENT: read_alignment,
+    CallPurpose.DRAFTING: read_drafting,
+}
 # How often a task is passed on to another process; the reaper queues work again anyway.
 MAX_HOPS = 8
 

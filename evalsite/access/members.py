@@ -36,6 +36,7 @@ from evaluators.scoring.types import DomainError
 from runs.comments.text import without_name
 from runs.exports.services import remove_exports
 from runs.models.comments import Comment, Mention
+from runs.models.jobs import ModelJob
 from runs.models.removals import Removal
 from runs.models.results import ResultOutput, Retry
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
@@ -337,6 +338,7 @@ def erase_member(member: User, *, actor: User | None) -> str:
     name, email, erased = member.get_username(), member.email, f"{ERASED}{member.pk}"
     for model, field in OWN_DATA:
         model._default_manager.filter(**{field: member}).delete()
+    ModelJob.objects.filter(asked_by=member).forget_texts()
     Mention.objects.filter(member=member).delete()
     # Others use the shared views.
     SavedView.objects.filter(owner=member, is_shared=False).delete()

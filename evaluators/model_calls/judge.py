@@ -259,6 +259,7 @@ class PendingQuestion:
 
 
 EVALUATION = "evaluation"
+CHARACTERS_A_TOKEN = 4
 UNREADABLE = "the judge's reply could not be read in 2 attempts: {}"
 
 

@@ -338,7 +338,8 @@ def _check_seen(held: Suite, seen: str, by: User | None) -> None:
         )
 
 
-FROM = "from_result"
+# What the metadata of a case say of where it comes from: a result, or a model that drafted it.
+FROM, DRAFTED = "from_result", "drafted"
 ROOM = 20
 
 

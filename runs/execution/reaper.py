@@ -89,6 +89,7 @@ def reap(*, now: datetime, at_work: Collection[str] = ()) -> list[int]:
     ReviewUpload.objects.forget_old(now=now)
     IdempotentRequest.objects.forget_old(now=now)
     Trace.objects.forget_old(now=now)
+    ModelJob.objects.forget_old_drafts(now=now)
     if is_silence_death:
         expired = Q(lease_until__lte=now) & ~Q(lease_token__in=at_work)
         _for_each(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from runs.models.suites import Suite
 # A job has failed once this many workers ended while they worked on it and booked no call.
 MAX_JOB_TRIES = 5
 MAX_SUBJECT_LENGTH = 500
+DRAFTS_KEPT = timedelta(days=14)
 
 
 class JobState(models.TextChoices):
@@ -59,9 +60,18 @@ class ModelJobQuerySet(models.QuerySet["ModelJob"]):
         return self.select_related("suite").filter(pk=pk, token=token).first()
 
     def forget_texts(self) -> None:
-        """Remove the texts of their calls; the figures and the outcomes stay."""
+        """Remove the texts of their calls; the figures and the outcomes stay, but not what was drafted from texts."""
         calls = ModelCall.objects.filter(job__in=self.values("pk"))
         calls.update(request={}, reply=None, request_hash=REMOVED_HASH, error="")
+        drafting = ModelJob.objects.filter(pk__in=list(self.values_list("pk", flat=True)))
+        drafting = drafting.filter(purpose=CallPurpose.DRAFTING)
+        drafting.open().update(state=JobState.STOPPED, token="", reason="Its texts were removed.")
+        drafting.update(request={}, outcome=None)
+
+    def forget_old_drafts(self, *, now: datetime) -> None:
+        """Remove the texts of drafted cases two weeks after a person asked for them."""
+        drafting = self.filter(purpose=CallPurpose.DRAFTING, asked_at__lt=now - DRAFTS_KEPT)
+        drafting.exclude(request={}).forget_texts()
 
     def give_up(self, *, now: datetime) -> None:
         """Let those fail that too many workers left."""

@@ -413,6 +413,7 @@ class CallPurpose(models.TextChoices):
     EVALUATION = "evaluation", "Evaluation"
     MEASUREMENT = "measurement", "Measurement of the judge"
     ALIGNMENT = "alignment", "Alignment of the judge"
+    DRAFTING = "drafting", "Drafted cases"
 
 
 JUDGE_PURPOSES = tuple(purpose for purpose in CallPurpose if purpose != CallPurpose.TARGET)
