@@ -14,7 +14,7 @@ import json
 import logging
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ from urllib.parse import unquote
 from aiohttp import web
 from scripted.agents import READER, USD_PER_CHARACTER, ScriptedAgents, read_attempts
 from scripted.asking import read_agent_question, read_asked
+from scripted.drafting import Case, draft, read_cases
 from scripted.marking import Guide, read_guides
 from scripted.preferences import HASTY
 from scripted.proposals import proposals
@@ -34,6 +35,7 @@ MODELS = (MODEL, "scripted-judge-small", "scripted-judge-large", STRICT, MOODY, 
 HOST = "127.0.0.1"
 EXAMPLES = Path(__file__).parent
 REPLIES = EXAMPLES / "support-agent" / "judge.jsonl"
+DRAFTS = EXAMPLES / "support-agent" / "drafts.jsonl"
 MIN_DELAY_MS = 60
 MAX_DELAY_MS = 250
 
@@ -91,8 +93,10 @@ class ScriptedJudge:
         guides: Mapping[str, Guide],
         agents: ScriptedAgents,
         longest_delay_ms: int,
+        drafts: Sequence[Case] = (),
     ) -> None:
         """Keep what was written; 0 as the longest delay answers at once."""
+        self.drafts = drafts
         self.replies = replies
         self.guides = guides
         self.agents = agents
@@ -105,7 +109,7 @@ class ScriptedJudge:
             asked = read_asked(body, key)
             if "candidates" in asked.parts():
                 return json.dumps(proposals(asked), ensure_ascii=False)
-            return answer_without_case(body)
+            return draft(body, self.drafts) or answer_without_case(body)
         text = self.replies.get(key)
         if text is None:
             reply = read_reply(read_asked(body, key), self.guides)
@@ -209,7 +213,8 @@ def main() -> None:
     try:
         guides = read_guides(sorted(EXAMPLES.glob("*/marking.jsonl")))
         agents = ScriptedAgents(read_attempts(sorted(EXAMPLES.glob("*/attempts-*.jsonl"))))
-        judge = ScriptedJudge(read_replies(chosen.replies), guides, agents, chosen.delay)
+        drafts = read_cases(DRAFTS)
+        judge = ScriptedJudge(read_replies(chosen.replies), guides, agents, chosen.delay, drafts)
         asyncio.run(
             serve(judge, chosen.port, chosen.ready_file, until_input_ends=chosen.until_input_ends)
         )

@@ -12,6 +12,7 @@ from runs.cases import views as cases
 from runs.charts import views as charts
 from runs.comments import views as comments
 from runs.compare import views as compare
+from runs.drafting import views as drafting
 from runs.evaluator_trials import views as evaluator_trials
 from runs.exports import views as exports
 from runs.files import views as files
@@ -122,6 +123,20 @@ urlpatterns = [
         "case-tables/<uuid:pk>/rejected.csv",
         cases.case_table_rejected,
         name="case-table-rejected",
+    ),
+    path("suites/<slug:slug>/draft-cases/", drafting.case_drafting, name="case-drafting"),
+    path("case-proposals/<int:pk>/", drafting.case_proposal, name="case-proposal"),
+    path(
+        "case-proposals/<int:pk>/state/", drafting.case_proposal_state, name="case-proposal-state"
+    ),
+    path(
+        "case-proposals/<int:pk>/store/", drafting.case_proposal_store, name="case-proposal-store"
+    ),
+    path("case-proposals/<int:pk>/stop/", drafting.case_proposal_stop, name="case-proposal-stop"),
+    path(
+        "case-proposals/<int:pk>/discard/",
+        drafting.case_proposal_discard,
+        name="case-proposal-discard",
     ),
     path("suites/<slug:slug>/views/", saved_views.suite_views, name="suite-views"),
     path("suites/<slug:slug>/views/<int:pk>/", saved_views.saved_view, name="saved-view"),
@@ -239,6 +254,7 @@ urlpatterns = [
     path(f"{RUN}retry/ask/", running.run_retry_ask, name="run-retry-ask"),
     path(f"{RUN}selected/review/", bulk.run_reviews, name="run-reviews"),
     path(f"{RUN}selected/tags/", bulk.run_tags, name="run-tags"),
+    path(f"{RUN}selected/draft/", drafting.run_draft_cases, name="run-draft-cases"),
     path(f"{RUN}selected/suite/", bulk.run_suite, name="run-suite"),
     path(f"{RUN}selected/file/", bulk.run_selected_file, name="run-selected-file"),
     path(RESULT, results.result, name="result"),

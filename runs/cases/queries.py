@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404
+from django.utils.dateformat import format as date_format
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs import lists
 from runs.cases.conflict_forms import field_text
+from runs.cases.services import DRAFTED
 from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.fields import CASE_VOCABULARY, read_checked
 from runs.filters.language import MAX_LENGTH, FilterError, read_filter, wanted_words
@@ -57,6 +60,7 @@ from runs.target_kinds._outputs import messages_as_json, output_from_json, trace
 from runs.texts import cut_step, cut_turns
 from runs.words import snippet
 
+MAX_ORIGIN_LENGTH = 300
 SUITE_ORDER = Keyset(Key("position", int), Key("pk", int))
 SORTS: Mapping[str, Keyset] = {
     "": SUITE_ORDER,
@@ -129,6 +133,7 @@ class CaseRow:
     has_expected_output: bool
     tags: Sequence[str]
     has_own_evaluators: bool
+    drafted: str
     verdict: str
     hit: Hit | None
 
@@ -233,6 +238,7 @@ def _row(case: Case, state: str, wanted: Mapping[str, Sequence[Sequence[str]]]) 
         has_expected_output=bool(case.expected_output),
         tags=case.tags,
         has_own_evaluators=case.evaluators is not None,
+        drafted=drafted_text(case.metadata),
         verdict=state,
         hit=_first_hit(case, wanted),
     )
@@ -248,6 +254,27 @@ def _first_hit(case: Case, wanted: Mapping[str, Sequence[Sequence[str]]]) -> Hit
             if phrases and (pieces := snippet(text, phrases)):
                 return Hit(place, pieces)
     return None
+
+
+def drafted_text(metadata: Mapping[str, Any]) -> str:
+    """Return in words which model drafted a case from what, "" if none did; files may say anything there."""
+    said = metadata.get(DRAFTED)
+    if not isinstance(said, Mapping):
+        return ""
+    by, source, on, part = (
+        value[:MAX_ORIGIN_LENGTH] if isinstance(value := said.get(name), str) else ""
+        for name in ("by", "from", "on", "part")
+    )
+    day = ""
+    with suppress(ValueError):
+        day = date_format(date.fromisoformat(on), "j M Y")
+    words = (
+        f"Drafted by {by or 'a model'}",
+        f" from {source}" if source else "",
+        f" ({part})" if part else "",
+        f" on {day}" if day else "",
+    )
+    return "".join(words)
 
 
 def last_question(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -356,6 +383,11 @@ class CasePage:
     def now(self) -> int | None:
         """Return the current revision, None for a deleted case."""
         return next((number for number, is_current in self.revisions if is_current), None)
+
+    @property
+    def drafted(self) -> str:
+        """Return in words which model drafted the case from what, "" if none did."""
+        return drafted_text(self.case.metadata)
 
     @property
     def own_note(self) -> str:
