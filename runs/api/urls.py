@@ -7,6 +7,7 @@ from django.urls import path
 from runs.api import (
     agreement_calls,
     alignment_calls,
+    drafting_calls,
     model_calls,
     review_calls,
     run_calls,
@@ -78,6 +79,27 @@ urlpatterns = [
             delete=suite_calls.delete_suite_case,
         ),
         name="api-suite-case",
+    ),
+    path("suites/<slug:slug>/draft-cases", drafting_calls.draft_cases, name="api-draft-cases"),
+    path(
+        "suites/<slug:slug>/draft-cases/estimate",
+        drafting_calls.estimate_drafting,
+        name="api-draft-cases-estimate",
+    ),
+    path(
+        "case-proposals/<int:proposal>",
+        by_method(get=drafting_calls.case_proposal, delete=drafting_calls.delete_case_proposal),
+        name="api-case-proposal",
+    ),
+    path(
+        "case-proposals/<int:proposal>/store",
+        drafting_calls.store_case_proposal,
+        name="api-case-proposal-store",
+    ),
+    path(
+        "case-proposals/<int:proposal>/stop",
+        drafting_calls.stop_case_proposal,
+        name="api-case-proposal-stop",
     ),
     path("runs", by_method(get=views.runs, post=run_calls.start_runs), name="api-runs"),
     path("runs/estimate", run_calls.estimate_runs, name="api-runs-estimate"),

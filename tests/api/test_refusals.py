@@ -70,13 +70,16 @@ WRITES = {
     *("runs:api-run-measure-judge", "runs:api-run-measure-judge-estimate"),
     *("runs:api-suite-alignments-estimate", "runs:api-alignment-stop"),
     *("runs:api-alignment-resume", "runs:api-result-attempt"),
+    *("runs:api-draft-cases", "runs:api-draft-cases-estimate"),
+    *("runs:api-case-proposal-store", "runs:api-case-proposal-stop"),
+    "runs:api-result-attempt",
     *("runs:api-result-review", "runs:api-result-review-ask", "runs:api-share"),
     *(
         f"runs:api-run-{change}"
         for change in ("stop", "resume", "retry", "outputs", "close", "scores")
     ),
 }
-OF_ONE_MEMBER = {"runs:api-export", "runs:api-export-file"}
+OF_ONE_MEMBER = {"runs:api-export", "runs:api-export-file", "runs:api-case-proposal"}
 
 
 def calls() -> list[str]:
