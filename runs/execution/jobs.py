@@ -47,7 +47,8 @@ class JobFailedError(Exception):
 class JobBudget:
     """The budget of a job: no call begins that could exceed it, as far as the dearest call so far tells.
 
-    Nobody knows what the first call of a model costs, so it has all that is left to itself.
+    Nobody knows what the first call of a model costs, so it has all that is left to itself. A call is named by the
+    task that makes it.
     """
 
     cap: Decimal | None
@@ -63,6 +64,9 @@ class JobBudget:
             left = self.cap - self.spent - others
             amount = self.dearest.get(model, left)
             if left > 0 and amount <= left:
+                if call not in self.reserved:
+                    # A call that is given up before it is sent has no record that would release it.
+                    call.add_done_callback(lambda ended: self.book(ended, model, None))
                 self.reserved[call] = amount
                 break
             if not others:

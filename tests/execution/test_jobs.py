@@ -19,7 +19,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan
 from runs.execution import reaper
-from runs.execution.jobs import JobCalls, JobFailedError, work_on_job
+from runs.execution.jobs import JobBudget, JobCalls, JobFailedError, work_on_job
 from runs.execution.ledger import CallRefusedError
 from runs.execution.loading import work_outside_runs
 from runs.models.jobs import MAX_JOB_TRIES, ModelJob
@@ -135,6 +135,21 @@ def test_a_budget_is_never_exceeded_and_a_larger_one_continues(model_server: Mod
     work_on_job(job.pk, READ_JOBS)
     job.refresh_from_db()
     assert (job.state, job.outcome, job.calls.count()) == ("done", {"scores": [0.7] * 4}, 4)
+
+
+def test_money_of_a_call_that_was_never_sent_is_free_for_others() -> None:
+    budget = JobBudget(Decimal(1))
+
+    async def give_up() -> bool:
+        return await budget.reserve(asyncio.current_task(), "mock")
+
+    async def main() -> list[bool]:
+        first = asyncio.create_task(give_up())
+        second = asyncio.create_task(give_up())
+        return [await first, await second]
+
+    assert asyncio.run(main()) == [True, True]
+    assert budget.reserved == {}
 
 
 def test_a_job_that_a_person_stopped_asks_no_more_and_keeps_what_came(
