@@ -12,8 +12,11 @@ from evaluators.models import AuditEntry, LanguageModel
 from runs import tasks
 from runs.execution.reaper import reap
 from runs.models.jobs import ModelJob
+from runs.models.removals import RemovalPart
 from runs.models.results import ModelCall
 from runs.models.suites import Suite
+from runs.retention.queries import Selection
+from runs.retention.services import begin_removal, remove_data
 from runs.reviews.alignment import services
 from runs.reviews.alignment.planning import (
     AlignmentRequest,
@@ -319,11 +322,14 @@ def test_a_candidate_is_taken_into_the_draft_and_other_instructions_only_by_choi
 
 
 def test_texts_go_with_the_outputs_and_the_calls_with_the_alignment(suite: Suite) -> None:
-    job = done(suite)
-    ModelJob.objects.filter(sources=suite.runs.get()).forget_texts()
+    job, run = done(suite), suite.runs.get()
+    selection = Selection(RemovalPart.OUTPUTS, suite, [run])
+    remove_data(begin_removal(selection, by=None, in_background=False).pk)
     assert {(call.request == {}, call.reply, call.request_hash) for call in job.calls.all()} == {
         (True, None, "")
     }
     assert job.spent_usd() == 31 * CALL_USD
+    with pytest.raises(CannotAlignError, match="30 decisions do not count, because their outputs"):
+        plan_alignment(suite, request_for(suite))
     job.delete()
     assert not ModelCall.objects.filter(purpose="alignment").exists()
