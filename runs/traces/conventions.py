@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from evaluators.reading.json import read_json
@@ -108,11 +109,11 @@ class ExecutionName:
 
 def read_execution(span: Span) -> ExecutionName | None:
     """Return the execution that a span names, itself or, for the first span of a trace, by its resource."""
-    about = span.attributes if span.parent_id else {**span.resource, **span.attributes}
-    run, case = (_text(about.get(name))[:MAX_KEY_LENGTH] for name in (RUN, CASE))
+    about = partial(_attribute, span, with_resource=not span.parent_id)
+    run, case = (_text(about(name))[:MAX_KEY_LENGTH] for name in (RUN, CASE))
     if not run or not case:
         return None
-    repetition = about.get(REPETITION, 1)
+    repetition = about(REPETITION, 1)
     is_number = isinstance(repetition, int | str) and str(repetition).isdecimal()
     return ExecutionName(
         run, case, min(int(repetition), MAX_COUNT) if is_number and len(str(repetition)) < 10 else 0
@@ -121,8 +122,15 @@ def read_execution(span: Span) -> ExecutionName | None:
 
 def read_place(span: Span) -> tuple[str, str]:
     """Return the suite and the case that a span or its resource names, "" for none."""
-    about = {**span.resource, **span.attributes}
-    return _text(about.get(SUITE))[:MAX_KEY_LENGTH], _text(about.get(CASE))[:MAX_KEY_LENGTH]
+    suite, case = (_text(_attribute(span, name))[:MAX_KEY_LENGTH] for name in (SUITE, CASE))
+    return suite, case
+
+
+def _attribute(span: Span, name: str, otherwise: Any = None, *, with_resource: bool = True) -> Any:
+    """Return what a span says, else its resource, which a request has once for all its spans."""
+    if name in span.attributes or not with_resource:
+        return span.attributes.get(name, otherwise)
+    return span.resource.get(name, otherwise)
 
 
 def _text(value: Any) -> str:
@@ -233,6 +241,7 @@ def _flat_messages(about: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
     """Return messages that are written as one attribute each for role and content."""
     begin = f"{prefix}."
     messages: dict[int, dict[str, Any]] = {}
+    texts: dict[int, list[str]] = {}
     calls: dict[tuple[int, int], dict[str, Any]] = {}
     for name, value in about.items():
         found = FLAT_MESSAGE.match(name[len(begin) :]) if name.startswith(begin) else None
@@ -247,12 +256,15 @@ def _flat_messages(about: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
         elif key == "content":
             message["content"] = value if isinstance(value, str) else json.dumps(value)
         elif FLAT_PART.match(key):
-            message["content"] = "\n".join(filter(None, (message["content"], _text(value))))
+            texts.setdefault(place, []).append(_text(value))
         elif call := FLAT_CALL.match(key):
             part = calls.setdefault((place, int(call[1])), {"tool": "", "input": None})
             part["tool" if call[2] == "name" else "input"] = (
                 _text(value) if call[2] == "name" else read_arguments(value)
             )
+    for place, listed in texts.items():
+        message = messages[place]
+        message["content"] = "\n".join(filter(None, (message["content"], *listed)))
     for (place, _), part in sorted(calls.items()):
         messages[place].setdefault("tool_calls", []).append(part)
     return [messages[place] for place in sorted(messages)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import UserDict
 from typing import Any
 
 import pytest
 
-from runs.traces.conventions import answer, question, read_execution, read_step
+from runs.traces.conventions import answer, question, read_execution, read_place, read_step
 from runs.traces.spans import Span
 
 ASKED = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Too small?"}]
@@ -200,3 +201,21 @@ def test_an_execution_is_named_by_the_span_or_the_resource_of_the_first() -> Non
     assert named is not None
     assert (named.run, named.case, named.repetition) == ("7", "C-2", 2)
     assert read_execution(Span("1", "2", "9", "a", None, None, {}, resource)) is None
+
+
+class Looked(UserDict[str, str]):
+    """Attributes that can be looked up, and are too many to be copied."""
+
+    def keys(self) -> Any:
+        pytest.fail("the attributes of a resource were copied for a span")
+
+
+def test_the_resource_is_not_copied_for_each_of_its_spans() -> None:
+    resource = Looked(
+        {"evalsite.run": "s:1", "evalsite.case": "C-1", "evalsite.suite": "s", "more": "x"}
+    )
+    root = Span("1", "2", "", "a", None, None, {"evalsite.case": "C-2"}, resource)
+    assert read_place(root) == ("s", "C-2")
+    named = read_execution(root)
+    assert named is not None
+    assert (named.run, named.case, named.repetition) == ("s:1", "C-2", 1)
