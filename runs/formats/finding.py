@@ -19,6 +19,7 @@ from runs.formats.lines import (
     is_meant_as_suite,
 )
 from runs.formats.prompt_programs import RunProgram, run_no_program
+from runs.formats.shared_texts import count_cases, limit_import
 from runs.formats.suite_cases import cases_file_paths
 from runs.formats.suite_evaluators import with_file_prefix
 from runs.formats.tools import recognise
@@ -249,6 +250,7 @@ class SuiteSearch:
             raise type(error)(
                 [self._placed(problem, before) for problem in error.problems]
             ) from error
+        count_cases(sum(len(suite.cases) for suite in suites), f"{self.bundle.place}{path}")
         kept = {name: content for suite in suites for name, content in suite.files.items()}
         if sum(map(len, kept.values())) > MAX_BYTES:
             message = (
@@ -330,8 +332,9 @@ def read_suites(
     """
     chosen = get_profile(profile) if profile else None
     searches = [SuiteSearch(bundle, chosen, run) for bundle in bundles]
-    for search in searches:
-        search.look()
+    with limit_import():
+        for search in searches:
+            search.look()
     suites = tuple(suite for search in searches for suite in search.suites())
     problems = [problem for search in searches for problem in search.problems()]
     notes = tuple(note for search in searches for note in search.notes)

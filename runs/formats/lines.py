@@ -19,6 +19,7 @@ from evaluators.reading.json import (
     refuse_excess,
 )
 from evaluators.reading.yaml import MAX_DEPTH, Path
+from runs.formats.shared_texts import MAX_CASES
 from runs.formats.yaml import refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
 
@@ -82,7 +83,7 @@ def _reason(error: ValueError) -> str:
     return str(error)
 
 
-MAX_PROBLEMS, MAX_CASES = 100, 100_000
+MAX_PROBLEMS = 100
 # Of a whole file: four million take up to 500 MB.
 MAX_FILE_VALUES = 4 * MAX_VALUES
 

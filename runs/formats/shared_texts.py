@@ -1,4 +1,4 @@
-"""Count the texts and values that cases of one file share, for which a few lines can fill the memory."""
+"""Count what cases and files share, for which a few lines can fill the memory or take hours to read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_SHARED = 200_000_000
+# Of all files of an import, which may name the same one again and again.
+MAX_READ, MAX_CASES = 200_000_000, 100_000
 # A value takes about as much memory as so many characters.
 VALUE = 50
 # And the place of a value in a file as much as so many values.
@@ -36,6 +38,47 @@ def limit_shared_texts(file: str) -> Iterator[None]:
         yield
     finally:
         _COUNT.reset(token)
+
+
+@dataclass(slots=True)
+class _Import:
+    read: int = 0
+    cases: int = 0
+
+
+_IMPORT: ContextVar[_Import | None] = ContextVar("import", default=None)
+
+
+@contextmanager
+def limit_import() -> Iterator[None]:
+    """Count what is read, and the cases, while the files of an import are read."""
+    token = _IMPORT.set(_Import())
+    try:
+        yield
+    finally:
+        _IMPORT.reset(token)
+
+
+def count_read(content: bytes, file: str) -> None:
+    """Count a file that is read; raises UnreadableFileError when those of the import are read too often."""
+    count = _IMPORT.get()
+    if count is not None:
+        count.read += len(content)
+        if count.read > MAX_READ:
+            message = "is named so often that reading it each time would take too long; import fewer suites at a time"
+            raise UnreadableFileError([Problem(message, file)])
+
+
+def count_cases(cases: int, file: str) -> None:
+    """Count the cases of a suite; raises UnreadableFileError when the import has too many."""
+    count = _IMPORT.get()
+    if count is not None:
+        count.cases += cases
+        if count.cases > MAX_CASES:
+            message = (
+                f"the suites have more than {MAX_CASES:,} cases together; import fewer at a time"
+            )
+            raise UnreadableFileError([Problem(message, file)])
 
 
 def include(text: str) -> str:

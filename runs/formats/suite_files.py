@@ -24,7 +24,6 @@ from runs.formats.generations import PASSING_SCORE, Generation, find_generation
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
-    MAX_CASES,
     YAML_SUFFIXES,
     Form,
     read_lined,
@@ -33,7 +32,7 @@ from runs.formats.lines import (
 from runs.formats.prompt_programs import RunProgram, run_no_program
 from runs.formats.reading import Fields, Reading
 from runs.formats.scenarios import with_scenarios
-from runs.formats.shared_texts import limit_shared_texts
+from runs.formats.shared_texts import MAX_CASES, limit_shared_texts
 from runs.formats.suite_cases import (
     BLOCKS,
     Defaults,

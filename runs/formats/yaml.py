@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluators.reading.yaml import FILE_LIMITS, Path, UnreadableYamlError, YamlLimits, read_yaml
+from runs.formats.shared_texts import count_read
 from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_BYTES = 50_000_000
@@ -15,7 +16,8 @@ CONTAINS_NUL = "contains the character NUL, which cannot be stored; remove it"
 
 
 def refuse_size(content: bytes, file: str) -> None:
-    """Raise UnreadableFileError for a file that is too large to be a suite."""
+    """Raise UnreadableFileError for a file that is too large to be a suite, or is read too often."""
+    count_read(content, file)
     if len(content) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES // 1_000_000} MB; split its cases into several suites"
         raise UnreadableFileError([Problem(message, file)])

@@ -235,6 +235,25 @@ def test_a_suite_of_very_many_cases_is_refused(name: str, monkeypatch: pytest.Mo
         read_suites(read_uploads([(name, BytesIO(content.encode()))]))
 
 
+@pytest.mark.parametrize("cases", ["c.yaml", "c.jsonl"])
+def test_files_that_name_the_same_file_again_and_again_are_refused(
+    cases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"{n}.yaml": {"name": str(n), "tests": f"./{cases}"} for n in range(8)}
+    one = {"id": "a", "input": "q" * 500}
+    files[cases] = json.dumps([one] if cases.endswith("yaml") else one)
+    uploads = [("suite.zip", packed(files))]
+    assert len(read_suites(read_uploads(uploads)).suites) == 8
+    for limit, most, message in (
+        ("MAX_READ", 4_000, "named so often"),
+        ("MAX_CASES", 7, "more than 7 cases together"),
+    ):
+        with monkeypatch.context() as limited:
+            limited.setattr(shared_texts, limit, most)
+            with pytest.raises(UnreadableFileError, match=message):
+                read_suites(read_uploads([("suite.zip", packed(files))]))
+
+
 def test_lines_with_very_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     content = b"".join(
         b'{"id": "%d", "input": "q", "metadata": {"a": 1.5}}\n' % n for n in range(9)
