@@ -100,6 +100,7 @@ def test_a_finished_alignment_shows_figures_the_difference_and_cases_that_turn(
     decided: tuple[Suite, Run], editor: Client
 ) -> None:
     suite, run = decided
+    make_alignment(suite, run)
     job = make_alignment(suite, run)
     address = reverse("runs:alignment", args=("support", job.pk))
     with CaptureQueriesContext(
@@ -115,6 +116,7 @@ def test_a_finished_alignment_shows_figures_the_difference_and_cases_that_turn(
     assert "Today's instructions 0.0% 0 of 20, 0.0% to 16.1%" in said
     assert "Candidate 1 100.0% 20 of 20, 83.8% to 100.0%" in said
     assert "100.0 pts" in said
+    assert "1 earlier alignment of this evaluator tried other candidates" in said
     assert "20 to, 0 away Agrees better p < 0.001" in said
     assert f"before: {TODAY.removesuffix('.')}" in said
     assert f"after: {KIND[:18]}" in said

@@ -218,13 +218,14 @@ class TurnedRow:
 
 @dataclass(frozen=True)
 class AlignmentPage:
-    """The whole page of one alignment."""
+    """The whole page of one alignment; `earlier` ones of the same evaluator tried candidates, too."""
 
     job: ModelJob
     query: AlignmentQuery
     found: AlignmentFigures
     calls: int
     spent_usd: Decimal
+    earlier: int
     draft: SuiteDraft | None
 
     @property
@@ -373,6 +374,13 @@ def power_text(spec: AlignmentSpec, candidates: int) -> str:
 
 def alignment_page(job: ModelJob, query: AlignmentQuery, draft: SuiteDraft | None) -> AlignmentPage:
     """Return the page of an alignment; the number of queries does not grow."""
+    same = ModelJob.objects.filter(suite=job.suite, purpose=job.purpose, subject=job.subject)
     return AlignmentPage(
-        job, query, alignment_figures(job), job.calls.count(), job.spent_usd(), draft
+        job,
+        query,
+        alignment_figures(job),
+        calls=job.calls.count(),
+        spent_usd=job.spent_usd(),
+        earlier=same.filter(pk__lt=job.pk, outcome__isnull=False).count(),
+        draft=draft,
     )
