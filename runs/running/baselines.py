@@ -68,7 +68,8 @@ def baseline_choices(suite: Suite, usual: str) -> list[tuple[str, str]]:
 
 def baseline_run(suite: Suite, number: str) -> Run | None:
     """Return the run that was chosen, None for the empty choice."""
-    return suite.runs.defer("summary", "leaf_scores").get(number=number) if number else None
+    runs = suite.runs.defer("summary", "leaf_scores")
+    return runs.filter(number=number).first() if number else None
 
 
 def _check(suite: Suite, named: Run, *, is_needed: bool) -> None:

@@ -344,7 +344,7 @@ def test_page_program_and_command_line_name_the_baseline(
         "judge": suite.judge_id,
     }
     page = client.post(form_url, {**filled, "preview": "1"}).content.decode()
-    assert "None: the suite has none" in page
+    assert "None yet" in page
     assert "better has no baseline to compare outputs with, and so no score" in page
     assert "up to 8" in " ".join(page.split())
     old, again = run_against(suite, "old"), run_against(suite, "old")
