@@ -260,6 +260,7 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
     assert run_row(with_list_columns(Run.objects.filter(pk=run.pk)).get()).measures_judge
 
 
+@pytest.mark.each_database
 def test_a_run_with_samples_tells_the_spread_of_one_sample_without_any_call(
     model_server: ModelServer,
 ) -> None:
