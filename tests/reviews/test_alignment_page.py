@@ -20,6 +20,7 @@ from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
 from runs.reviews.alignment import services
 from runs.suites.drafts import get_draft
+from tests.api.site import get
 from tests.reviews.aligning import (
     CALL_USD,
     KIND,
@@ -128,6 +129,15 @@ def test_a_finished_alignment_shows_figures_the_difference_and_cases_that_turn(
         'href="/suites/support/agreement/align/"'
         in editor.get("/suites/support/agreement/").content.decode()
     )
+
+    address_of_api = f"/api/suites/support/alignments/{job.pk}"
+    found = get(editor, address_of_api, "/api/suites/{slug}/alignments/{alignment}")
+    assert found["conclusion"] in said
+    assert (found["best"], found["today"]["agreed"], found["today_text"]) == (1, 0, TODAY)
+    [candidate] = found["candidates"]
+    assert (candidate["finding"], candidate["won"], candidate["held_out"]["of"]) == (
+        "better", 20, 20,
+    )  # fmt: skip
 
     taken = {"candidate": "1", "stamp": get_draft(suite, make_member("viewer", "x")).stamp}
     response = editor.post(f"{address}take/", taken)
