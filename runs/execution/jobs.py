@@ -130,12 +130,15 @@ class JobCalls:
     async def write(self) -> None:
         """Write the replies that came since the last time."""
         calls, self._unwritten = self._unwritten, []
-        if calls:
-            await self.database.do(self._write, calls)
+        if calls and not await self.database.do(self._write, calls):
+            # The heartbeat would only notice seconds later, when all calls have begun.
+            self.close(TAKEN)
 
-    def _write(self, calls: list[tuple[int, CallRecord]]) -> None:
+    def _write(self, calls: list[tuple[int, CallRecord]]) -> bool:
+        """Write replies; return False when the job was stopped, or another worker has it."""
         write_job_calls(self.job, self.work, calls)
-        ModelJob.objects.filter(pk=self.job.pk, token=self.job.token).update(tries=0)
+        held = ModelJob.objects.filter(pk=self.job.pk, token=self.job.token, state=JobState.RUNNING)
+        return bool(held.update(tries=0))
 
     def _ledger(self, step: int, slug: str) -> Ledger:
         earlier = self._earlier.get(step, {})

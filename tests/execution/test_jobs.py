@@ -174,6 +174,31 @@ def test_a_job_that_a_person_stopped_asks_no_more_and_keeps_what_came(
     assert (job.state, job.outcome, job.calls.count()) == ("stopped", {"scores": [None] * 4}, 0)
 
 
+def test_a_worker_learns_with_its_next_reply_that_its_job_was_stopped(
+    model_server: ModelServer,
+) -> None:
+    model_server.behave(then=good(OPINION))
+    job = make_job(model_server)
+
+    def stopped(job: ModelJob) -> Any:
+        work, _ = ask_four(job)
+
+        async def ask(calls: JobCalls) -> Any:
+            question = JudgeQuestion("test", "Question", (), OPINION_SCHEMA)
+            await calls.database.do(ModelJob.objects.update, state="stopped")
+            await calls.model("mock", 0).ask(question)
+            await calls.write()
+            with pytest.raises(CallRefusedError):
+                await calls.model("mock", 1).ask(question)
+            return {}
+
+        return work, ask
+
+    work_on_job(job.pk, {"alignment": stopped})
+    job.refresh_from_db()
+    assert (job.state, job.calls.count()) == ("stopped", 1)
+
+
 def test_a_refusal_or_too_many_lost_workers_fail_a_job_with_the_reason(
     model_server: ModelServer, queued: list[int]
 ) -> None:
