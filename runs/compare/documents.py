@@ -17,7 +17,7 @@ from runs.compare.sides import ComparisonSide
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
 from runs.models.runs import RunStatus
 from runs.results.documents import GatesDoc
-from runs.results.pairwise import PairwiseDoc, pairwise_between, pairwise_documents
+from runs.results.pairwise import PairwiseDoc, pairwise_documents, run_pairwise
 from runs.results.result_documents import EvaluatorState
 
 
@@ -512,7 +512,7 @@ def comparison_document(
     comparison: Comparison, conclusion: Conclusion | None = None
 ) -> ComparisonDoc:
     """Describe a comparison; `conclusion` replaces the one by the usual rules."""
-    runs = comparison.runs
+    runs, candidate = comparison.runs, comparison.candidate.run
     return ComparisonDoc(
         baseline=ComparisonSideDoc.make(comparison.baseline),
         candidate=ComparisonSideDoc.make(comparison.candidate),
@@ -531,9 +531,9 @@ def comparison_document(
         evidence=comparison.evidence,
         judge_noise=judge_noise(comparison),
         judge_changes=judge_changes(comparison),
-        pairwise=pairwise_documents(
-            pairwise_between(comparison.baseline.run, comparison.candidate.run)
-        ),
+        pairwise=pairwise_documents(run_pairwise(candidate))
+        if candidate.is_compared_with(comparison.baseline.run)
+        else [],
         metrics=[MeasuredDoc.make(measured) for measured in comparison.evidence.measured],
         cases=[case_change_document(comparison, change) for change in comparison.cases],
     )

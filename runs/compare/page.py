@@ -56,7 +56,7 @@ from runs.lists import Chip, Sort
 from runs.models.runs import Run, RunStatus
 from runs.results.case_rows import unknown_columns
 from runs.results.display import HEADINGS, TableDisplay, own_columns, table_display
-from runs.results.pairwise import RunPairwise, pairwise_between
+from runs.results.pairwise import RunPairwise, run_pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,8 @@ class ComparisonPage:
     @cached_property
     def pairwise(self) -> RunPairwise | None:
         """Return how often the candidate's outputs are better, if its evaluators compared them with the baseline's."""
-        return pairwise_between(self.comparison.baseline.run, self.comparison.candidate.run)
+        baseline, candidate = self.comparison.baseline.run, self.comparison.candidate.run
+        return run_pairwise(candidate) if candidate.is_compared_with(baseline) else None
 
     @property
     def is_rescoring(self) -> bool:

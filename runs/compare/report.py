@@ -22,7 +22,7 @@ from runs.compare.measures import format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
 from runs.compare.sides import ComparisonSide
 from runs.models.runs import RunStatus
-from runs.results.pairwise import pairwise_between
+from runs.results.pairwise import run_pairwise
 from runs.results.runs import ExitConclusion, RunGate, run_word
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
@@ -72,7 +72,8 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield ROUNDING_NOTE
     for noise in judge_noise(comparison):
         yield noise.text
-    found = pairwise_between(comparison.baseline.run, comparison.candidate.run)
+    baseline, candidate = comparison.baseline.run, comparison.candidate.run
+    found = run_pairwise(candidate) if candidate.is_compared_with(baseline) else None
     for row in found.rows if found is not None else ():
         yield f"Pair by pair, {row.text}."
     yield from _measured(comparison)

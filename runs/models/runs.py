@@ -18,6 +18,7 @@ from evaluators.models import money_field
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
+from runs.engine.plan import BASELINE as PAIRWISE_BASELINE
 from runs.engine.plan import JUDGED_AGAIN, MEASURES_JUDGE, case_tree, read_policy
 from runs.lists import MAX_RUN_NUMBER, read_integer
 from runs.models.database import database_now
@@ -308,6 +309,16 @@ class Run(models.Model):
     def measures_judge(self) -> bool:
         """Tell whether it judges outputs of its source only to measure how far the judge differs from itself."""
         return MEASURES_JUDGE in self.snapshot
+
+    @property
+    def pairwise_baseline(self) -> int | None:
+        """Return the number of the run with whose outputs its own are compared pair by pair, None without one."""
+        baseline = self.snapshot.get(PAIRWISE_BASELINE)
+        return baseline["run"] if baseline else None
+
+    def is_compared_with(self, other: Run) -> bool:
+        """Tell whether its outputs are compared pair by pair with those of the other run."""
+        return self.suite_id == other.suite_id and self.pairwise_baseline == other.number
 
     @property
     def allows_rescore(self) -> bool:

@@ -582,7 +582,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         "final_evaluation": final,
         "judge_spread": JudgeSpreadDoc.make(run_spread(run)),
         "baseline_run": (run.snapshot.get(BASELINE) or {}).get("run"),
-        "pairwise": pairwise_documents(run_pairwise(run)),
+        "pairwise": pairwise_documents(run_pairwise(run)) if run.pairwise_baseline else [],
     }
 
 

@@ -125,12 +125,6 @@ def run_pairwise(run: Run) -> RunPairwise | None:
     )
 
 
-def pairwise_between(baseline: Run, candidate: Run) -> RunPairwise | None:
-    """Return a run against its baseline if that is the other run, else None."""
-    found = run_pairwise(candidate) if baseline.suite_id == candidate.suite_id else None
-    return found if found is not None and found.number == baseline.number else None
-
-
 def _parts(figures: PairwiseFigures) -> list[PairwisePart]:
     counts = {verdict: getattr(figures, name) for verdict, (name, _, _) in PARTS.items()}
     total, before, parts = sum(counts.values()), 0, []

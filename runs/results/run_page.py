@@ -477,7 +477,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         repeated=run_repetitions(run),
         usage=run_usage(run),
         judge_spread=None if run.is_active or not run.judge_name else run_spread(run),
-        pairwise=None if run.is_active else run_pairwise(run),
+        pairwise=None if run.is_active or not run.pairwise_baseline else run_pairwise(run),
         judge_changes=[] if run.is_active else version_warnings(run),
     )
 
