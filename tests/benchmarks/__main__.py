@@ -30,8 +30,9 @@ from tests.benchmarks import (
     two_workers,
     what_if,
 )
-from tests.benchmarks.figures import read, save, table, yardstick_ms
+from tests.benchmarks.figures import Line, read, save, table, yardstick_ms
 from tests.benchmarks.servers import servers
+from tests.services.processes import end_what_was_started_when_told_to_end
 
 ROUNDS = 3
 # The first measurements of what was slow then, on a machine that others used too.
@@ -80,21 +81,25 @@ def main() -> None:
         "--before", type=Path, default=BEFORE, help="a file of --save, shown beside them"
     )
     chosen = parser.parse_args()
+    end_what_was_started_when_told_to_end()
     before = read(chosen.before)
     rounds = 1 if chosen.quick else chosen.rounds
-    found = []
+    found: list[tuple[int, Line]] = []
     yardstick = yardstick_ms()
-    with servers() as running:
-        for number in chosen.rows or numbers:
-            for line in ROWS[number - 1](running, rounds):
-                sys.stderr.write(f"{number}  {line.work}: {line.cells()[4]}\n")
-                found.append((number, line))
-    if chosen.save:
-        save((line for _, line in found), chosen.save)
-    sys.stdout.write(
-        f"{os.cpu_count()} cores, yardstick {yardstick:.0f} ms, rounds: {rounds}. {NOTES}\n\n"
-        f"{table(found, before)}\n"
-    )
+    try:
+        with servers() as running:
+            for number in chosen.rows or numbers:
+                for line in ROWS[number - 1](running, rounds):
+                    sys.stderr.write(f"{number}  {line.work}: {line.cells()[4]}\n")
+                    found.append((number, line))
+    finally:
+        # Of what takes many minutes, what was measured stays when it is interrupted.
+        if chosen.save:
+            save((line for _, line in found), chosen.save)
+        sys.stdout.write(
+            f"{os.cpu_count()} cores, yardstick {yardstick:.0f} ms, rounds: {rounds}. {NOTES}\n\n"
+            f"{table(found, before)}\n"
+        )
 
 
 if __name__ == "__main__":
