@@ -79,6 +79,7 @@ PAGES = (
     "/suites/support/what-if/?run=77",
     "/suites/support/evaluators/n2/try/",
     "/suites/support/case-import/",
+    "/suites/support/draft-cases/",
     "/new-suite/from-table/",
     "/suites/support/cases/new/",
     "/suites/support/cases/C-001/edit/",
