@@ -17,6 +17,8 @@ from runs.specs.problems import Problem, UnreadableFileError
 
 # About 3,000 tokens: a model still looks at all of it.
 PART_LENGTH = 12_000
+# How many texts the label of a part names.
+MAX_NAMED = 3
 MAX_DOCUMENTS, MAX_DOCUMENT_BYTES, MAX_MATERIAL_LENGTH = 20, 5_000_000, 600_000
 # A part ends at a paragraph, a line, a sentence or a word, if one ends in its last third.
 ENDS = ("\n\n", "\n", ". ", " ")
@@ -115,9 +117,9 @@ def gather(sources: Sequence[SourceText], noun: str) -> list[Part]:
 
 
 def _gathered(names: Sequence[str], texts: Sequence[str], noun: str) -> Part:
-    label = (
-        names[0] if len(names) == 1 else f"{counted(len(names), noun)}, {names[0]} to {names[-1]}"
-    )
+    label = ", ".join(names)
+    if len(names) > MAX_NAMED:
+        label = f"{counted(len(names), noun)}, {names[0]} and others"
     return Part(label, "\n\n".join(texts))
 
 

@@ -89,6 +89,7 @@ def texts(job: ModelJob) -> list[str]:
     return [row["input"] for row in (job.outcome or {})["rows"]]
 
 
+@pytest.mark.each_database
 def test_cases_are_drafted_looked_at_and_stored_as_the_next_version_with_where_they_come_from(
     suite: Suite, model: LanguageModel, model_server: ModelServer
 ) -> None:
@@ -119,6 +120,7 @@ def test_cases_are_drafted_looked_at_and_stored_as_the_next_version_with_where_t
     }  # fmt: skip
 
 
+@pytest.mark.each_database
 def test_a_worker_that_dies_pays_for_no_answered_call_twice(
     suite: Suite, model: LanguageModel, model_server: ModelServer
 ) -> None:

@@ -112,7 +112,9 @@ class TestDocuments:
 
     def test_short_texts_share_a_part(self) -> None:
         sources = [SourceText(f"C-{n}", "x" * 5_000) for n in range(3)]
-        assert [part.label for part in gather(sources, "case")] == ["2 cases, C-0 to C-1", "C-2"]
+        assert [part.label for part in gather(sources, "case")] == ["C-0, C-1", "C-2"]
+        many = [SourceText(f"C-{n}", "x") for n in range(4)]
+        assert [part.label for part in gather(many, "case")] == ["4 cases, C-0 and others"]
 
     def test_too_much_material_is_refused(self) -> None:
         with pytest.raises(UnreadableFileError, match="is the limit. Choose fewer"):
