@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from evalsite.access.members import erase_member
 from evaluators.model_calls import client as model_client
 from evaluators.model_calls.limit_policy import ONE_TRY
 from evaluators.models import AuditEntry, LanguageModel
@@ -362,6 +363,10 @@ def test_what_is_stopped_discarded_or_old_is_not_written_on(
     assert old.request
     ModelJob.objects.forget_old_drafts(now=timezone.now() + timedelta(days=15))
     assert {job.outcome for job in ModelJob.objects.all()} == {None}
+    erased = draft(suite, model)
+    erase_member(erased.asked_by, actor=None)
+    assert ModelJob.objects.get(pk=erased.pk).request == {}
+    assert erased.spent_usd() == CALL_USD
 
 
 @pytest.mark.parametrize(
