@@ -44,6 +44,11 @@ NEEDS: Mapping[tuple[str, str], tuple[Role, Scope]] = {
             ("post", "/api/suites/{slug}/cases"),
             ("put", "/api/suites/{slug}/cases/{key}"),
             ("delete", "/api/suites/{slug}/cases/{key}"),
+            ("post", "/api/suites/{slug}/draft-cases"),
+            ("post", "/api/suites/{slug}/draft-cases/estimate"),
+            ("post", "/api/case-proposals/{proposal}/store"),
+            ("post", "/api/case-proposals/{proposal}/stop"),
+            ("delete", "/api/case-proposals/{proposal}"),
             ("post", "/api/targets"),
             ("put", "/api/targets/{target}"),
             ("post", "/api/shares"),
@@ -75,6 +80,7 @@ def test_a_call_needs_its_role_and_its_scope(role: Role) -> None:
     before, _, result = make_site()
     place = {"run": f"support:{before.number}", "slug": "support", "key": "C-2", "share": 77}
     place |= {"target": make_target(name="t").pk, "result": result.pk, "export": uuid4()}
+    place["proposal"] = 77
     place["alignment"] = make_alignment(Suite.objects.get(slug="support")).pk
     make_model(slug="support")
     roles = list(Role)

@@ -15,6 +15,7 @@ from runs.models.results import Attempt
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from tests.api.site import Program, assert_refused, make_site, schema
+from tests.drafting.test_pages import ROW, make_job
 from tests.reviews.aligning import make_alignment, make_decided_suite
 from tests.support.factories import (
     STARTED,
@@ -34,6 +35,7 @@ FILE |= {"tests": [{"id": "a", "input": "Hi"}]}
 RUN = {"suite": "support", "targets": ["pipeline"], "cases": ["C-2", "C-3"]}
 SCORE = {"case": "C-2", "source": "ragas", "name": "faithfulness", "value": 0.5}
 MODEL = {"name": "Gpt", "slug": "gpt", "base_url": "https://api.example.com/v1", "model_id": "gpt"}
+DRAFT = {"description": "A shop", "model": "mock"}
 ALIGN = {"evaluator": "tone", "writer": "mock", "candidates": 1}
 # Every call that makes something, with a body that it takes, in an order in which each finds what it needs.
 POSTS: Mapping[str, Any] = {
@@ -62,10 +64,14 @@ POSTS: Mapping[str, Any] = {
     "/suites/{slug}/alignments/{alignment}/stop": {},
     "/suites/{slug}/alignments/{alignment}/resume": {},
     "/suites/{slug}/alignments": ALIGN,
+    "/suites/{slug}/draft-cases/estimate": DRAFT,
+    "/suites/{slug}/draft-cases": DRAFT,
+    "/case-proposals/{proposal}/stop": {},
+    "/case-proposals/{proposal}/store": {},
 }
 CREATED = {
     *("/suites", "/targets", "/models", "/shares", "/runs", "/runs/judge-again"),
-    *("/runs/{run}/measure-judge", "/suites/{slug}/alignments"),
+    *("/runs/{run}/measure-judge", "/suites/{slug}/alignments", "/suites/{slug}/draft-cases"),
 }
 # What two people may edit.
 EDITED = {
@@ -113,6 +119,7 @@ def test_every_post_is_safe_to_repeat_with_a_key(admin: User) -> None:
     Attempt.objects.create(result=result, ended_at=STARTED, **facts)
     aligned, _ = make_decided_suite(slug="aligned")
     place["alignment"] = make_alignment(aligned, subject="other").pk
+    place["proposal"] = make_job(Suite.objects.get(slug="support"), ROW).pk
     for path, body in POSTS.items():
         others = {"run": "judged:1"} if "measure-judge" in path else {}
         others |= {"slug": "aligned"} if "alignments" in path else {}
@@ -165,6 +172,7 @@ def test_every_wrong_body_is_answered_with_its_place(admin: User) -> None:
     place = {"slug": "support", "key": "C-2", "run": "support:1", "result": result.pk}
     place |= {"target": make_target(kind="pushed").pk}
     place["alignment"] = make_alignment(Suite.objects.get(slug="support")).pk
+    place["proposal"] = make_job(Suite.objects.get(slug="support"), ROW).pk
     make_model(slug="support")
     bodies = 0
     for path, calls in schema()["paths"].items():
