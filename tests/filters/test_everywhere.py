@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
+from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from tests.support.factories import (
     make_case,
@@ -55,14 +56,19 @@ OF_RESULTS = [
     ("latency > 2s", {"B"}),
     ("tool = find", {"A"}),
     ("error = target", {"C"}),
-    ("review = none", ALL),
-    ("refund review = none", {"A"}),
-    ("refund review = waiting", set()),
+    ("verdict = error", {"C"}),
+    ("verdict = waiting, running, cancelled", set()),
+    ("missed = sorry", {"B"}),
+    ("met = sorry", set()),
+    ("outcomes < 50%", {"B"}),
+    ("review = none", {"B", "C"}),
+    ("refund review = waiting", {"A"}),
+    ("review = decided", set()),
     ("cost > 0.01", {"B"}),
     ("cost = none", {"C"}),
     ("tokens > 100", {"B"}),
     ("tokens = none", {"C"}),
-    ("flaky = yes", set()),
+    ("flaky = yes", {"A"}),
 ]
 # The one change between the two runs; a place with one run refuses to look for it.
 OF_CHANGES = [("tone fell", {"A"}), ("tone rose", set()), ("score changed", set())]
@@ -85,7 +91,7 @@ def runs() -> tuple[Run, Run]:
         make_case(suite=suite, key="A", title="First", tags=["billing"], input=[say]),
         make_case(
             suite=suite, key="B", title="Too late", tags=["billing"], input=[hello],
-            metadata={"channel": "chat"},
+            metadata={"channel": "chat"}, expected_outcomes=["Says sorry"],
         ),
         make_case(
             suite=suite, key="C", title="Third", tags=[], input=[hello],
@@ -106,7 +112,7 @@ def runs() -> tuple[Run, Run]:
             run_cost_usd=Decimal("0.01"), evaluation_cost_usd=0, input_tokens=60, output_tokens=20,
         )  # fmt: skip
         second = make_result(
-            run=run, case=cases[1], verdict="fail", score=0.3, latency_ms=3000,
+            run=run, case=cases[1], verdict="fail", score=0.3, latency_ms=3000, outcome_marks="0",
             run_cost_usd=Decimal("0.02"), evaluation_cost_usd=Decimal("0.01"), input_tokens=150,
         )  # fmt: skip
         make_result(
@@ -129,7 +135,9 @@ def runs() -> tuple[Run, Run]:
             details={"dimensions": [dimension]},
         )  # fmt: skip
         refresh_cases(run)
+        run.cases.filter(case=cases[0]).update(is_flaky=True)
         made.append(run)
+    ReviewItem.objects.create(run=run, result=first, reasons=" borderline ", sampling_rate=1.0)
     return made[0], made[1]
 
 
