@@ -78,7 +78,13 @@ def test_every_call_is_listed() -> None:
 @pytest.mark.parametrize("role", Role)
 def test_a_call_needs_its_role_and_its_scope(role: Role) -> None:
     before, _, result = make_site()
-    place = {"run": f"support:{before.number}", "slug": "support", "key": "C-2", "share": 77}
+    place = {
+        "run": f"support:{before.number}",
+        "slug": "support",
+        "key": "C-2",
+        "share": 77,
+        "proposal": 77,
+    }
     place |= {"target": make_target(name="t").pk, "result": result.pk, "export": uuid4()}
     place["proposal"] = 77
     place["alignment"] = make_alignment(Suite.objects.get(slug="support")).pk
