@@ -17,8 +17,8 @@ Case = Mapping[str, Any]
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Return the written cases of a file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    """Return the written cases of a file, each below a key of its own: the file is no suite."""
+    return [json.loads(line)["draft"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def draft(body: Mapping[str, Any], cases: Sequence[Case]) -> str | None:
