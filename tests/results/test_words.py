@@ -82,7 +82,13 @@ def test_an_address_reads_back_as_it_was_written(parameters: dict[str, str]) -> 
 
 
 def run_of(**columns: Any) -> Run:
-    facts = {"status": "running", "execution_count": 10, "repetitions": 1, "created_at": STARTED}
+    facts = {
+        "status": "running",
+        "execution_count": 10,
+        "repetitions": 1,
+        "created_at": STARTED,
+        "snapshot": {},
+    }
     return Run(**facts | columns)
 
 
