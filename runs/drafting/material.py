@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-import nh3
-
 from evaluators.reading.json import storable
 from evaluators.templatetags.figures import counted, thousands
 from runs.formats.tables import table_text
@@ -23,6 +21,12 @@ MAX_DOCUMENTS, MAX_DOCUMENT_BYTES, MAX_MATERIAL_LENGTH = 20, 5_000_000, 600_000
 # A part ends at a paragraph, a line, a sentence or a word, if one ends in its last third.
 ENDS = ("\n\n", "\n", ". ", " ")
 HTML = (".html", ".htm")
+# A parser takes minutes for markup that is badly nested; each character of a document is looked at once here. A number
+# of a character that is longer than any is left out like markup.
+MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1[^>]*>?|\Z)|</?[a-z!?][^>]*>?|&#x?[0-9a-f]{8,};?",
+    re.I | re.S,
+)
 BLOCK_ENDS = re.compile(r"</(?:p|div|h[1-6]|li|tr|td|th|dt|dd|pre|section|article)>|<br", re.I)
 SAVE_AS = "save its text as plain text, Markdown or HTML"
 OTHERS = {
@@ -66,7 +70,7 @@ def document_text(content: bytes, name: str) -> SourceText:
         raise UnreadableFileError([Problem(problem, name)])
     text, _ = table_text(content, name)
     if suffix in HTML:
-        text = html.unescape(nh3.clean(BLOCK_ENDS.sub(r"\n\g<0>", text), tags=set()))
+        text = html.unescape(MARKUP.sub("", BLOCK_ENDS.sub(r"\n\g<0>", text)))
         text = "\n".join(line.strip() for line in text.splitlines() if line.strip())
     text = storable(text).strip()
     if not text:

@@ -63,6 +63,15 @@ class TestDocuments:
                 b"<h1>Days</h1><script>alert(1)</script><style>p{}</style><p>Three &amp; more</p>",
                 "Days\nThree & more",
             ),
+            (
+                "a.html",
+                b"<!-- <p>no</p> --><p class='a'>5 < 6 &#65; &#"
+                + b"9" * 5000
+                + b";B</p><a href='x",
+                "5 < 6 A B",
+            ),
+            # A parser of HTML takes minutes for this.
+            ("a.html", b"".join(b"<b id=%d><p>x" % n for n in range(20_000)), "x" * 20_000),
         ],
     )
     def test_texts_are_read_in_their_encoding(self, name: str, content: bytes, text: str) -> None:
