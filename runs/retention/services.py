@@ -20,7 +20,7 @@ from runs.engine.ports import Cause
 from runs.exports.services import remove_suite_exports
 from runs.models.comments import Comment, Mention
 from runs.models.database import database_now, delete_rows, update_rows
-from runs.models.jobs import ModelJob
+from runs.models.jobs import JobState, ModelJob
 from runs.models.removals import RETENTION, Removal, RemovalPart, RetentionRule
 from runs.models.results import (
     REMOVED_HASH,
@@ -149,6 +149,7 @@ def _hide(suite: Suite, runs: Sequence[Run], removal: Removal, selection: Select
         suite.campaigns.all().delete()
         suite.saved_views.all().delete()
         suite.traces.all().remove()
+        suite.jobs.open().update(state=JobState.STOPPED, token="", reason="Its suite was deleted.")
         _delete_comments(Comment.objects.filter(suite=suite))
         suite.is_deleted, suite.slug = True, DELETED_SLUG.format(pk=suite.pk)
         suite.archived_at = suite.archived_at or database_now()

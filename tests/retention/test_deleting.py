@@ -22,6 +22,7 @@ from runs.execution.reaper import reap
 from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.models.database import database_now
+from runs.models.jobs import ModelJob
 from runs.models.removals import MAX_TRIES, Removal, RemovalPart
 from runs.models.results import Result
 from runs.models.reviews import Review, ReviewItem
@@ -251,9 +252,13 @@ def test_a_suite_goes_with_its_runs_cases_and_baseline_and_its_name_is_free_at_o
     suite = run.suite
     hold_as_baseline(run)
     SavedView.objects.create(suite=suite, owner=make_member("viewer"), page="results", name="Mine")
+    job = ModelJob.objects.create(
+        suite=suite, purpose="alignment", request={}, state="running", token="worker"
+    )
     removal = begin_suite(suite)
     assert not Suite.objects.exists()
     assert not SavedView.objects.exists()
+    assert not job.keep(), "its worker learns that it may ask no more"
     make_suite(slug=suite.slug)
 
     remove_data(removal.pk)
