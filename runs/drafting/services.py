@@ -12,6 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models.functions import Substr
 
 from evaluators.model_calls.judge import CHARACTERS_A_TOKEN, PendingQuestion
 from evaluators.model_calls.models import model_prices
@@ -21,6 +22,7 @@ from evaluators.templatetags.figures import counted
 from runs.cases.checks import check_cases
 from runs.cases.services import DRAFTED, FROM, put_cases
 from runs.drafting.material import (
+    PART_LENGTH,
     Part,
     SourceText,
     check_length,
@@ -184,8 +186,10 @@ def _results(request: DraftingRequest) -> tuple[list[Part], str]:
     elif request.query is not None:
         matching = in_state(matching_cases(run, request.query), request.query)
         results = results.filter(case__in=matching.order_by().values("case_id"))
-    worst = results.select_related("case", "output", "run").order_by("score", "position", "id")
-    rows = list(worst[:MAX_RESULTS])
+    worst = results.select_related("case", "output").order_by("score", "position", "id")
+    # Answers may be long, and their conversations and traces longer.
+    light = worst.defer("output__text", "output__messages", "output__trace")
+    rows: list[Any] = [*light.annotate(answer=Substr("output__text", 1, PART_LENGTH))[:MAX_RESULTS]]
     count = len(rows) if len(rows) < MAX_RESULTS else results.count()
     failed = [row for row in rows if row.verdict == VerdictChoice.FAIL]
     noun = "failed result" if request.only_failed or len(failed) == len(rows) > 0 else "result"
@@ -193,7 +197,8 @@ def _results(request: DraftingRequest) -> tuple[list[Part], str]:
         raise CannotDraftError(f"Run {run} has no {noun} with a stored output among these.")
     of = f"the worst {len(rows)} of " if count > len(rows) else ""
     text = f"{of}{counted(count, noun)} of {run.suite.slug}#{run.number}"
-    return gather([SourceText(row.case.key, _result_text(row)) for row in rows], "result"), text
+    sources = [SourceText(row.case.key, _result_text(row, row.answer)) for row in rows]
+    return gather(sources, "result"), text
 
 
 def _case_text(case: Case) -> str:
@@ -205,14 +210,14 @@ def _case_text(case: Case) -> str:
     )
 
 
-def _result_text(result: Result) -> str:
+def _result_text(result: Result, answer: str) -> str:
     cause = result_cause(result, (result.output.decision or {}).get("cause"))
     return _listed(
         ("Case", result.case.key),
         ("Input", conversation_text(result.case.input)),
         ("Expected output", result.case.expected_output),
         ("Expected outcomes", "; ".join(map(str, result.case.expected_outcomes))),
-        ("The agent answered", result.output.text),
+        ("The agent answered", answer),
         ("Why it failed", str(cause) if cause else ""),
     )
 

@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from evalsite.access.members import erase_member
@@ -237,7 +239,9 @@ def test_failed_results_are_read_worst_first_and_their_text_goes_with_them(
         result = make_result(run=run, case=case, verdict=verdict, score=0.5 - number / 10)
         ResultOutput.objects.create(result=result, text=f"Answer {number}")
     model_server.behave(good(drafted("Again", "And again")))
-    job = draft(suite, model, source="results", run=run)
+    with CaptureQueriesContext(connection) as queries:
+        job = draft(suite, model, source="results", run=run)
+    assert not any('"runs_resultoutput"."trace"' in query["sql"] for query in queries)
     assert job.request["from"] == "2 failed results of refunds#12"
     text = model_server.requests[0].text
     assert text.index("The agent answered: Answer 2") < text.index("The agent answered: Answer 0")
