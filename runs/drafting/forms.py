@@ -18,6 +18,7 @@ from django.utils.datastructures import MultiValueDict
 
 from evaluators.detours import ADD_MODEL, offer
 from evaluators.models import LanguageModel
+from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.forms import plain_lines
@@ -274,7 +275,7 @@ def read_choices(proposal: Proposal, data: QueryDict) -> Choices:
 def _cells(row: DraftedRow, data: QueryDict) -> Mapping[str, Any]:
     """Return the cells of a row that were changed."""
     texts = {
-        name: plain_lines(str(data[f"{name}-{row.number}"]))[:most]
+        name: storable(plain_lines(str(data[f"{name}-{row.number}"])))[:most]
         for name, most in EDITED.items()
         if f"{name}-{row.number}" in data
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.http import QueryDict
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -18,6 +19,7 @@ from evaluators.model_calls.limit_policy import ONE_TRY
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.cases.services import add_case, remove_case
+from runs.drafting.forms import keep
 from runs.drafting.material import PART_LENGTH, SourceText
 from runs.drafting.preview import Proposal
 from runs.drafting.services import (
@@ -292,6 +294,7 @@ def test_cases_as_source_show_conversations_tags_and_metadata_of_the_suite(
     assert [each.key for each in row.duplicates] == ["C-2", "C-3"]
 
 
+@pytest.mark.each_database
 def test_a_person_edits_unticks_and_leaves_fields_out(
     suite: Suite, model: LanguageModel, model_server: ModelServer
 ) -> None:
@@ -306,6 +309,9 @@ def test_a_person_edits_unticks_and_leaves_fields_out(
     assert proposal.rows[1].problems == ["Key the suite already has a case 'C-1'."]
     with pytest.raises(DomainError, match="1 ticked case cannot be stored. C-1: Key the suite"):
         store_drafted(job, seen="", by=None)
+    # No database stores what some programs send.
+    edited = keep(proposal, QueryDict("shown=1&take=1&field=title&title-1=a%00b"))
+    assert edited.rows[1].cells["title"] == "a\N{REPLACEMENT CHARACTER}b"
     keep_choices(job, Choices({1}, choices.fields, {1: {"key": "C-9"}}))
     assert store_drafted(job, seen="", by=None) == {"added": 1, "version": 2, "left": 1}
     case = suite.cases.get(key="C-9")
