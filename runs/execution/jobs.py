@@ -137,8 +137,11 @@ class JobCalls:
     def _write(self, calls: list[tuple[int, CallRecord]]) -> bool:
         """Write replies; return False when the job was stopped, or another worker has it."""
         write_job_calls(self.job, self.work, calls)
-        held = ModelJob.objects.filter(pk=self.job.pk, token=self.job.token, state=JobState.RUNNING)
-        return bool(held.update(tries=0))
+        jobs = ModelJob.objects.filter(pk=self.job.pk)
+        is_held = bool(jobs.filter(token=self.job.token, state=JobState.RUNNING).update(tries=0))
+        if not is_held:
+            jobs.forget_late_replies()
+        return is_held
 
     def _ledger(self, step: int, slug: str) -> Ledger:
         earlier = self._earlier.get(step, {})
@@ -217,9 +220,9 @@ async def _kept(job: ModelJob, calls: JobCalls) -> AsyncIterator[None]:
         yield
     finally:
         keeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeping
         try:
+            with suppress(asyncio.CancelledError):
+                await keeping
             await calls.write()
         finally:
             await calls.client.aclose()

@@ -61,17 +61,22 @@ class ModelJobQuerySet(models.QuerySet["ModelJob"]):
 
     def forget_texts(self) -> None:
         """Remove the texts of their calls; the figures and the outcomes stay, but not what was drafted from texts."""
-        calls = ModelCall.objects.filter(job__in=self.values("pk"))
+        ids = list(self.values_list("pk", flat=True))
+        drafting = ModelJob.objects.filter(pk__in=ids, purpose=CallPurpose.DRAFTING)
+        drafting.open().update(state=JobState.STOPPED, reason="Its texts were removed.")
+        # Without its token, a worker that still waits for a reply writes no outcome.
+        drafting.update(request={}, outcome=None, token="")
+        calls = ModelCall.objects.filter(job__in=ids)
         calls.update(request={}, reply=None, request_hash=REMOVED_HASH, error="")
-        drafting = ModelJob.objects.filter(pk__in=list(self.values_list("pk", flat=True)))
-        drafting = drafting.filter(purpose=CallPurpose.DRAFTING)
-        drafting.open().update(state=JobState.STOPPED, token="", reason="Its texts were removed.")
-        drafting.update(request={}, outcome=None)
 
     def forget_old_drafts(self, *, now: datetime) -> None:
         """Remove the texts of drafted cases two weeks after a person asked for them."""
         drafting = self.filter(purpose=CallPurpose.DRAFTING, asked_at__lt=now - DRAFTS_KEPT)
         drafting.exclude(request={}).forget_texts()
+
+    def forget_late_replies(self) -> None:
+        """Remove the texts of calls that came back after those of their drafting were removed."""
+        self.filter(purpose=CallPurpose.DRAFTING, request={}).forget_texts()
 
     def give_up(self, *, now: datetime) -> None:
         """Let those fail that too many workers left."""

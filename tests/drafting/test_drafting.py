@@ -32,7 +32,7 @@ from runs.drafting.services import (
     stop_drafting,
     store_drafted,
 )
-from runs.execution.jobs import work_on_job
+from runs.execution.jobs import JobCalls, work_on_job
 from runs.formats.suite_files import case_values
 from runs.models.jobs import ModelJob
 from runs.models.results import ModelCall, ResultOutput
@@ -292,6 +292,32 @@ def test_cases_as_source_show_conversations_tags_and_metadata_of_the_suite(
         "plan": "free"
     }
     assert [each.key for each in row.duplicates] == ["C-2", "C-3"]
+
+
+@pytest.mark.each_database
+def test_a_reply_that_comes_after_its_drafting_was_deleted_leaves_no_text(
+    suite: Suite, model: LanguageModel, model_server: ModelServer
+) -> None:
+    model_server.behave(then=good(drafted("One question")))
+    request = DraftingRequest(model, description="A shop that refunds.", count=20)
+    job = start_drafting(suite, request, by=None)
+
+    def deleted(job: ModelJob) -> Any:
+        work, ask_models = READ_JOBS["drafting"](job)
+
+        async def ask(calls: JobCalls) -> Any:
+            outcome = await ask_models(calls)
+            await calls.database.do(stop_drafting, job)
+            await calls.database.do(discard_drafts, job)
+            return outcome
+
+        return work, ask
+
+    work_on_job(job.pk, {"drafting": deleted})
+    job.refresh_from_db()
+    assert (job.state, job.request, job.outcome) == ("stopped", {}, None)
+    assert [(call.request, call.reply) for call in job.calls.all()] == [({}, None)] * 2
+    assert job.spent_usd() == 2 * CALL_USD
 
 
 @pytest.mark.each_database
