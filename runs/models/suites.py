@@ -415,6 +415,11 @@ class SuiteDraft(models.Model):
         return f"{self.suite} by {self.author}"
 
     @property
+    def policy(self) -> PolicySpec:
+        """Return the policy that it would give the suite."""
+        return PolicySpec.model_validate(self.content["policy"])
+
+    @property
     def stamp(self) -> str:
         """Return the stamp that forms of this state carry; it changes with every change.
 

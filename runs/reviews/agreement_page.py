@@ -16,7 +16,7 @@ from runs.lists import Control, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.reviews import Review
 from runs.models.suites import Suite, SuiteDraft
-from runs.reviews.agreement import JudgeAgreement, Rate, SuggestedBands
+from runs.reviews.agreement import Bands, JudgeAgreement, Rate, SuggestedBands
 from runs.reviews.judge_agreement import (
     EVALUATOR,
     METRIC,
@@ -36,7 +36,7 @@ from runs.reviews.judge_agreement import (
     scope_text,
     suite_agreement,
 )
-from runs.suites.drafts import get_draft, is_stored
+from runs.reviews.services import BANDS
 
 MINUS = "−"
 KAPPA_DIGITS = 2
@@ -187,35 +187,43 @@ def _rows(shown: Sequence[JudgedResult], times: Mapping[int, int]) -> list[Revie
 
 @dataclass(frozen=True, slots=True)
 class BandsPanel:
-    """Better bands, and the reader's draft: `other` holds its thresholds where these are not the suite's."""
+    """Better bands, and the thresholds in the reader's draft as `kept`: pass and borderline, 0 to 1.
+
+    Without a draft they are the suite's; None for readers who cannot change it. `is_other` tells whether the draft has
+    thresholds that are neither the suite's nor the suggested ones. `run` is the number of the run for the what-if, 0
+    for none.
+    """
 
     suggestion: SuggestedBands
-    stamp: str
-    other: tuple[float, float] | None
+    kept: tuple[float, float] | None
+    is_other: bool
     is_in_draft: bool
     run: int
+
+    @property
+    def hidden(self) -> Iterator[tuple[str, str]]:
+        """Yield what the form sends: the suggested thresholds, and those that they replace."""
+        for prefix, bands in (("", _bands(self.suggestion.best)), ("from_", self.kept or ())):
+            for name, threshold in zip(BANDS, bands, strict=False):
+                yield f"{prefix}{name}", repr(threshold)
 
 
 def bands_panel(
     suite: Suite, suggestion: SuggestedBands | None, run: int, reader: User
 ) -> BandsPanel | None:
-    """Return the panel, None without a suggestion; `run` is the number of the run for the what-if, 0 for none."""
+    """Return the panel, None without a suggestion."""
     if suggestion is None:
         return None
-    best = (suggestion.best.pass_threshold, suggestion.best.borderline_threshold)
     if not reader.has_perm("runs.change_suite") or suite.archived_at:
-        return BandsPanel(suggestion, "", None, is_in_draft=False, run=run)
-    draft = get_draft(suite, reader)
-    kept = draft_bands(draft)
-    present = (suite.policy.pass_threshold, suite.policy.borderline_threshold)
-    other = kept if is_stored(draft) and kept != present and kept != best else None
-    return BandsPanel(suggestion, draft.stamp, other, kept == best, run)
+        return BandsPanel(suggestion, None, is_other=False, is_in_draft=False, run=run)
+    draft = SuiteDraft.objects.filter(suite=suite, author=reader).first()
+    present, best = _bands(suite.policy), _bands(suggestion.best)
+    kept = _bands(draft.policy) if draft else present
+    return BandsPanel(suggestion, kept, kept not in (present, best), kept == best, run)
 
 
-def draft_bands(draft: SuiteDraft) -> tuple[float, float]:
-    """Return the thresholds of a draft, pass and borderline, 0 to 1."""
-    policy = PolicySpec.model_validate(draft.content["policy"])
-    return policy.pass_threshold, policy.borderline_threshold
+def _bands(thresholds: PolicySpec | Bands) -> tuple[float, float]:
+    return thresholds.pass_threshold, thresholds.borderline_threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,16 +354,6 @@ class AgreementPage:
     def all_address(self) -> str:
         """Return the address that lists every case of the chosen judge."""
         return self.query.address(machine="", person="")
-
-    @property
-    def pass_to(self) -> str:
-        """Return the suggested pass threshold as a form sends it."""
-        return repr(self.bands.suggestion.best.pass_threshold) if self.bands else ""
-
-    @property
-    def borderline_to(self) -> str:
-        """Return the suggested borderline threshold as a form sends it."""
-        return repr(self.bands.suggestion.best.borderline_threshold) if self.bands else ""
 
     @property
     def controls(self) -> list[Control]:

@@ -32,7 +32,7 @@ from runs.models.reviews import (
 )
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
-from runs.suites.drafts import change_draft, get_draft
+from runs.suites.drafts import CHANGED, DraftChangedError, change_draft, get_draft
 from runs.suites.edits import SetPolicy
 from runs.suites.services import SuiteArchivedError
 
@@ -544,17 +544,22 @@ BANDS = ("pass_threshold", "borderline_threshold")
 
 
 def apply_bands(suite: Suite, sent: Mapping[str, str], *, by: User) -> SuiteDraft:
-    """Set the two thresholds, 0 to 1, in the person's draft.
+    """Set the two thresholds, 0 to 1, in the person's draft; the rest of it stays.
 
-    `stamp` names the draft that the page showed. Raises DraftChangedError when the draft has changed,
-    ScoreOutOfRangeError for invalid bands, and SuiteArchivedError.
+    Each comes with the one that it replaces, as the page showed it (`from_pass_threshold`). Raises DraftChangedError
+    where the draft, or the suite if there is none, has another by now, ScoreOutOfRangeError for invalid ones, and
+    SuiteArchivedError.
     """
     if suite.archived_at:
         raise SuiteArchivedError(
             f"{suite.title} is archived and cannot be changed. Restore it first."
         )
     bands = {name: _share(name, sent.get(name, "")) for name in BANDS}
-    return change_draft(get_draft(suite, by), sent.get("stamp", ""), SetPolicy(bands))
+    draft = get_draft(suite, by)
+    for name in BANDS:
+        if getattr(draft.policy, name) != _share(name, sent.get(f"from_{name}", "")):
+            raise DraftChangedError(CHANGED)
+    return change_draft(draft, draft.stamp, SetPolicy(bands))
 
 
 def _share(name: str, text: str) -> float:

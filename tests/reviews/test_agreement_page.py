@@ -15,7 +15,7 @@ from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
 from runs.reviews.services import ReviewDecision, ask_for_review, decide
-from runs.suites.drafts import change_draft, get_draft
+from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import Describe, SetPolicy
 from tests.support.factories import make_score, make_suite, make_user
 from tests.support.members import make_client, make_member
@@ -204,12 +204,14 @@ def test_better_bands_go_into_the_draft_and_leave_the_rest_of_it(bands_run: Run)
     assert "Verdicts that change 2 of 4 reviewed" in said
     assert "Your draft has other bands" not in said
     sent = dict(
-        re.findall(
-            r'name="(stamp|run|\w+_threshold)" value="([^"]*)"', client.get(PAGE).content.decode()
-        )
+        re.findall(r'name="(run|\w+_threshold)" value="([^"]*)"', client.get(PAGE).content.decode())
     )
-    stale = client.post(f"{PAGE}bands/", sent | {"stamp": "another"}, follow=True)
+    change_draft(draft, draft.stamp, SetPolicy({"borderline_threshold": 0.5}))
+    stale = client.post(f"{PAGE}bands/", sent, follow=True)
     assert "has changed since this page was opened" in stale.content.decode()
+    draft = SuiteDraft.objects.get(author=editor)
+    assert draft.policy.pass_threshold == 0.8
+    change_draft(draft, draft.stamp, SetPolicy({"borderline_threshold": 0.6}))
     moved = client.post(f"{PAGE}bands/", sent)
     assert moved["Location"] == f"/suites/support/evaluators/?run={bands_run.number}"
     draft = SuiteDraft.objects.get(author=editor)
@@ -223,6 +225,27 @@ def test_better_bands_go_into_the_draft_and_leave_the_rest_of_it(bands_run: Run)
     )
     bands_run.suite.refresh_from_db()
     assert bands_run.suite.policy.pass_threshold == 0.8
+
+
+def test_better_bands_notice_what_a_colleague_saved_meanwhile(bands_run: Run) -> None:
+    client, kim = make_client(make_member("editor", "ed")), make_member("editor", "kim")
+    suite = bands_run.suite
+    fields = r'name="(run|\w+_threshold)" value="([^"]*)"'
+    sent = dict(re.findall(fields, client.get(PAGE).content.decode()))
+    theirs = get_draft(suite, kim)
+    changed = change_draft(theirs, theirs.stamp, SetPolicy({"pass_threshold": 0.9}))
+    save_draft(changed, changed.stamp)
+    stale = client.post(f"{PAGE}bands/", sent, follow=True)
+    assert "has changed since this page was opened" in stale.content.decode()
+    assert not SuiteDraft.objects.exists()
+    suite.refresh_from_db()
+    theirs = get_draft(suite, kim)
+    changed = change_draft(theirs, theirs.stamp, Describe(title="Theirs"))
+    sent = dict(re.findall(fields, client.get(PAGE).content.decode()))
+    save_draft(changed, changed.stamp)
+    client.post(f"{PAGE}bands/", sent)
+    draft = SuiteDraft.objects.get()
+    assert (draft.content["title"], draft.policy.pass_threshold) == ("Theirs", 0.72)
 
 
 def test_who_may_not_change_suites_sees_the_bands_without_the_button(
