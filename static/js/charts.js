@@ -8,7 +8,9 @@ import { rastered, save } from "./picture-image.js";
 
 const NARROW = 560;
 // Nothing is requested from other sites, and no button uploads a figure.
-const CONFIG = { displayModeBar: false, showSendToCloud: false, plotlyServerURL: "", showTips: false, doubleClick: false };
+const CONFIG = {
+  displayModeBar: false, showSendToCloud: false, plotlyServerURL: "", showTips: false, doubleClick: false,
+};
 
 const probe = document.createElement("span");
 probe.className = "plot-colours";
@@ -55,7 +57,8 @@ function link(chart) {
     const { i } = point.__data__;
     const label = trace.hovertext[i].replaceAll("<br>", "\n");
     point.dataset.tip = "";
-    for (const [name, value] of Object.entries({ role: "link", tabindex: tabIndex, "aria-label": label })) point.setAttribute(name, value);
+    const attributes = { role: "link", tabindex: tabIndex, "aria-label": label };
+    for (const [name, value] of Object.entries(attributes)) point.setAttribute(name, value);
     point.onkeydown = ({ key }) => { if (key === "Enter") open({ customdata: trace.customdata[i] }); };
     tabIndex = -1;
   }
@@ -118,7 +121,8 @@ document.addEventListener("click", async ({ target }) => {
   const { width, margin } = PNG;
   const { data, layout } = figure(button.dataset.png, button.closest("section"), width);
   const height = layout.height + margin - layout.margin.t;
-  Object.assign(layout, { width, height, paper_bgcolor: colour("var(--paper)"), margin: { ...layout.margin, t: margin } });
+  const paper = colour("var(--paper)");
+  Object.assign(layout, { width, height, paper_bgcolor: paper, margin: { ...layout.margin, t: margin } });
   layout.title = {
     text: escaped(button.dataset.title),
     font: { size: 18, color: colour("var(--ink)") },

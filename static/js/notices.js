@@ -1,6 +1,6 @@
-// A run that ends. Of the member's own the sidebar asks and brings the message (home/_recent_suites.html), of any other
-// its page (results/_run_live.html); every open tab shows it once. A tab that is not looked at marks its title, and with
-// the member's permission tells the desktop.
+// Notices that a run has ended. The sidebar asks for the member's own runs and brings the message
+// (home/_recent_suites.html), the page of a run for that run (results/_run_live.html). Every open tab shows it once; a
+// hidden tab marks its title, and tells the desktop if the member allowed it.
 
 const MARK = "● ";
 const otherTabs = new BroadcastChannel("run-notices");

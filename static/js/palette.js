@@ -54,7 +54,7 @@ function open() {
 }
 
 function start() {
-  const menus = '.head menu :is(a[href], button), .head .tabs a, .head .actions-menu :is(a[href], button), #case-sources a';
+  const menus = ".head :is(menu, .actions-menu) :is(a[href], button), .head .tabs a, #case-sources a";
   here = entries("On this page", `${menus}, .stepper a[href]`);
   const sidebar = ".sidebar nav a[href], .sidebar [popover] > :is(a[href], button), .sidebar form > button";
   pages = entries("Pages", `#palette [hidden] a, ${sidebar}`);

@@ -6,7 +6,8 @@ const WORDS = {
   SecurityError: "The browser keeps no passkeys for this address.",
 };
 
-const fromText = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+const fromText = (text) =>
+  Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
 const toText = (bytes) =>
   btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 
@@ -22,7 +23,8 @@ function readOptions(options) {
 function answerText({ id, rawId, type, response }) {
   const names = ["clientDataJSON", "attestationObject", "authenticatorData", "signature", "userHandle"];
   const parts = names.filter((name) => response[name]).map((name) => [name, toText(response[name])]);
-  return JSON.stringify({ id, rawId: toText(rawId), type, response: Object.fromEntries(parts), clientExtensionResults: {} });
+  const answer = Object.fromEntries(parts);
+  return JSON.stringify({ id, rawId: toText(rawId), type, response: answer, clientExtensionResults: {} });
 }
 
 async function ask(form) {

@@ -3,12 +3,14 @@
 
 // The shorthand of fonts is empty where figures have one width.
 const FONT = ["font-family", "font-size", "font-weight", "font-variant-numeric"];
-const LOOK = [...FONT, "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "paint-order", "display"];
+const STROKE = ["stroke", "stroke-width", "stroke-opacity", "stroke-dasharray"];
+const LOOK = [...FONT, ...STROKE, "fill", "fill-opacity", "paint-order", "display"];
 const EDGE = { top: 52, right: 24, bottom: 20, left: 56 };
 const SVG = "http://www.w3.org/2000/svg";
 const SCALE = 2;
 // The parts of a mark, as the style sheet of the page draws them.
-const MARKS = ".solid { fill: currentColor; stroke: none } .mark { fill: none; stroke: var(--paper); stroke-width: 1.7 }";
+const MARKS =
+  ".solid { fill: currentColor; stroke: none } .mark { fill: none; stroke: var(--paper); stroke-width: 1.7 }";
 
 function element(name, attributes, text = "") {
   const made = document.createElementNS(SVG, name);
@@ -54,11 +56,13 @@ function drawing(figure) {
     const { left, top, width, height } = at(entry.getBoundingClientRect());
     const swatch = entry.querySelector("svg");
     const box = at(swatch.getBoundingClientRect());
-    parts.push(placed(swatch, box), words(entry.textContent, left + box.width + 5, top + height - 4, getComputedStyle(entry)));
+    const label = words(entry.textContent, left + box.width + 5, top + height - 4, getComputedStyle(entry));
+    parts.push(placed(swatch, box), label);
   }
   // Labels at the ends of lines stand in the padding.
   const right = parseFloat(getComputedStyle(figure).paddingRight);
-  return { parts, width: frame.width + right, height: figure.getBoundingClientRect().bottom - frame.top, label: drawn.getAttribute("aria-label") };
+  const height = figure.getBoundingClientRect().bottom - frame.top;
+  return { parts, width: frame.width + right, height, label: drawn.getAttribute("aria-label") };
 }
 
 // The rows of the heat map that were read so far.
@@ -74,8 +78,10 @@ function heatMap(table) {
     const isHead = cell.matches("tbody th");
     const middle = [x + width / 2, y + (bottom - top) / 2 + 4];
     const text = isHead ? cell.querySelector("code").textContent : cell.textContent;
-    if (isUpright) parts.push(words(text, middle[0] + 4, y + height - 6, look, { transform: `rotate(-90 ${middle[0] + 4} ${y + height - 6})` }));
-    else if (isHead) parts.push(words(text, x + 16, middle[1], look));
+    if (isUpright) {
+      const [left, bottom] = [middle[0] + 4, y + height - 6];
+      parts.push(words(text, left, bottom, look, { transform: `rotate(-90 ${left} ${bottom})` }));
+    } else if (isHead) parts.push(words(text, x + 16, middle[1], look));
     else parts.push(words(text, middle[0], middle[1], look, { "text-anchor": "middle" }));
   }
   return { parts, width: frame.width, height: frame.height, label: table.caption.textContent };
@@ -118,7 +124,8 @@ function table(drawn) {
       range.setStart(texts.currentNode, index);
       range.setEnd(texts.currentNode, index + word.length);
       const { left, top, height } = at(range.getBoundingClientRect());
-      if (height) parts.push(words(word, left, top + height / 2, getComputedStyle(parentElement), { "dominant-baseline": "central" }));
+      const look = getComputedStyle(parentElement);
+      if (height) parts.push(words(word, left, top + height / 2, look, { "dominant-baseline": "central" }));
     }
   }
   for (const bar of drawn.querySelectorAll("svg.bar")) parts.push(placed(bar, at(bar.getBoundingClientRect())));
@@ -158,7 +165,8 @@ function length(text, part) {
   return context.measureText(text).width;
 }
 
-const rules = ({ cssRules = [], styleSheet }) => [...(styleSheet ?? { cssRules }).cssRules].flatMap((rule) => [rule, ...rules(rule)]);
+const rules = ({ cssRules = [], styleSheet }) =>
+  [...(styleSheet ?? { cssRules }).cssRules].flatMap((rule) => [rule, ...rules(rule)]);
 
 // The first font of the page as a rule of a style sheet that needs no other file.
 async function fontFace() {
@@ -186,7 +194,8 @@ export async function rastered(svg, { width, height }) {
 
 export function save(canvas, name) {
   canvas.toBlob((blob) => {
-    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: `${name}.png` });
+    const href = URL.createObjectURL(blob);
+    const link = Object.assign(document.createElement("a"), { href, download: `${name}.png` });
     link.click();
     URL.revokeObjectURL(link.href);
   });

@@ -18,7 +18,8 @@ function words(part) {
   // Of two runs each evaluator has a column for either.
   const run = table.dataset.pairs?.split(" ")[place + column.colSpan];
   const name = [column.textContent.trim(), run].filter(Boolean).join(" in ");
-  return `${cell.parentElement.cells[0].textContent.trim()}\n${name}: ${UNSCORED[part.textContent] ?? part.textContent}`;
+  const row = cell.parentElement.cells[0].textContent.trim();
+  return `${row}\n${name}: ${UNSCORED[part.textContent] ?? part.textContent}`;
 }
 
 function showTip(part) {
@@ -38,7 +39,9 @@ const part = ({ target }) => target.closest?.("[data-tip], .heat td a");
 for (const name of ["pointerover", "focusin"]) {
   document.addEventListener(name, (event) => { const found = part(event); if (found) showTip(found); else hideTip(); });
 }
-for (const name of ["focusout", "scroll", "htmx:beforeSwap"]) document.addEventListener(name, hideTip, { passive: true, capture: true });
+for (const name of ["focusout", "scroll", "htmx:beforeSwap"]) {
+  document.addEventListener(name, hideTip, { passive: true, capture: true });
+}
 
 // Arrow keys: in a drawing to the neighbour, in a grid also up and down.
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -1, ArrowDown: 1 };

@@ -1,5 +1,5 @@
-// Choices kept on this browser: the theme, whether single keys press things, which notices are shown, and what was hidden.
-// CSS (:has) switches the theme at once; the server renders the kept choice, so nothing flashes.
+// Choices kept in this browser: the theme, whether single keys work, which notices are shown, and what was hidden. CSS
+// (:has) switches the theme at once; the server renders the kept choice, so nothing flashes.
 
 const SWITCHES = ["single-keys", "run-notices", "desktop-notices"];
 

@@ -27,11 +27,14 @@ function sort(head) {
   const rows = [...body.rows].map((row) => [value(row, column), row]);
   const isNumber = rows.some(([found]) => typeof found === "number");
   const before = head.getAttribute("aria-sort");
-  const direction = before ? (before === "ascending" ? "descending" : "ascending") : isNumber ? "descending" : "ascending";
-  const sign = direction === "ascending" ? 1 : -1;
-  rows.sort(([one], [other]) => (one === "" || other === "" ? (one === "") - (other === "") : sign * compare(one, other)));
+  const ascends = before ? before !== "ascending" : !isNumber;
+  const sign = ascends ? 1 : -1;
+  rows.sort(([one], [other]) => {
+    if (one === "" || other === "") return (one === "") - (other === "");
+    return sign * compare(one, other);
+  });
   for (const other of table.tHead.querySelectorAll("[aria-sort]")) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", direction);
+  head.setAttribute("aria-sort", ascends ? "ascending" : "descending");
   body.append(...rows.map(([, row]) => row));
 }
 

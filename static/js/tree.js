@@ -120,7 +120,8 @@ document.addEventListener("keydown", (event) => {
   if (!node || !directions[event.key] || event.target.matches("select")) return;
   event.preventDefault();
   const direction = directions[event.key], name = node.querySelector(".name code").textContent;
-  if (node.dataset.ways.split(" ").includes(direction)) send(`${node.dataset.node} ${direction}`, toRow(node.dataset.node));
+  const { ways, node: id } = node.dataset;
+  if (ways.split(" ").includes(direction)) send(`${id} ${direction}`, toRow(id));
   else announce(`${name} cannot move ${direction === "into" ? "into a neighbour" : direction} from here.`);
 });
 
@@ -230,7 +231,8 @@ document.addEventListener("keydown", (event) => {
   const name = event.target.closest?.("#histogram .handle")?.dataset.field;
   if (!name || event.altKey || event.ctrlKey || event.metaKey) return;
   const scale = Number(drawing().dataset.scale), now = Number(document.getElementById(name).value);
-  const score = event.key === "Home" ? 0 : event.key === "End" ? scale : now + ((STEPS[event.key] ?? NaN) * scale) / 100;
+  const ends = { Home: 0, End: scale };
+  const score = ends[event.key] ?? now + ((STEPS[event.key] ?? NaN) * scale) / 100;
   if (Number.isNaN(score)) return;
   event.preventDefault();
   setThreshold(name, score);
