@@ -20,6 +20,7 @@ from runs.engine.plan import asked_judges, case_tree, content_hash, read_plan
 from runs.models.database import among
 from runs.models.judgings import (
     OutputPlace,
+    first_and_newest,
     judged_sources,
     people_verdicts,
     same_outputs,
@@ -33,8 +34,6 @@ from runs.running.judging_again import KEPT
 # Where cases have this tag, only they are the anchor set; otherwise every case is.
 ANCHOR_TAG = "anchor"
 NAME, TITLE = "drift", "Drift of the judge"
-# The first judging, which the others are compared with, and the newest ones.
-MAX_JUDGINGS = 6
 RULES = ("evaluators", "policy", "judge", "models", "prompts", "rules", "files")
 PERCENT = 100
 WHOLE = ""
@@ -70,8 +69,7 @@ def find_anchor(suite: Suite) -> Anchor | None:
     if not several:
         return None
     key = max(several, key=lambda key: (len(several[key]), several[key][-1].number))
-    first, *others = several[key]
-    return Anchor(families[key[0]][0], [first, *others[-(MAX_JUDGINGS - 1) :]])
+    return Anchor(families[key[0]][0], first_and_newest(several[key]))
 
 
 @dataclass(frozen=True, slots=True)

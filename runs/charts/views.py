@@ -29,6 +29,7 @@ from runs.charts.queries import (
     score_cost_csv,
     trend_csv,
 )
+from runs.models.judgings import IS_JUDGING
 from runs.models.runs import Run
 from runs.requests import (
     STOP_POLLING,
@@ -54,7 +55,7 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
     suite = get_suite_or_404(slug=slug)
     page = charts_page(suite, ChartsQuery.read(request.GET))
     # Only where outputs were judged again can a judge have drifted.
-    has_judgings = suite.runs.exclude(source_run=None).exists()
+    has_judgings = suite.runs.filter(IS_JUDGING).exists()
     context = {"suite": suite, "page": page, "has_judgings": has_judgings}
     return render(request, "charts/charts.html", context)
 

@@ -310,14 +310,24 @@ def _figures(
     return tuple(figures for figures in found if figures is not None)
 
 
+# A run that judged stored outputs again, and not only to measure the judge.
+IS_JUDGING = Q(snapshot__has_key=JUDGED_AGAIN) & ~Q(snapshot__has_key=MEASURES_JUDGE)
 OutputPlace = tuple[str, int]
+# As many judgings of the same outputs are shown.
+MAX_JUDGINGS = 6
+
+
+def first_and_newest(judgings: Sequence[Run]) -> list[Run]:
+    """Return the judgings that are shown: the first, which the others are compared with, and the newest."""
+    first, *others = judgings
+    return [first, *others[-(MAX_JUDGINGS - 1) :]]
 
 
 def judged_sources(suite: Suite) -> dict[int, list[Run]]:
     """Return the runs that judged the same outputs by the number of the run that has them first, the newest last."""
     light = Run.objects.filter(suite=suite).defer(*HEAVY_RUN_COLUMNS)
-    again = light.filter(snapshot__has_key=JUDGED_AGAIN).exclude(snapshot__has_key=MEASURES_JUDGE)
-    by_id = {run.pk: run for run in again.exclude(source_run=None).order_by("number")}
+    again = light.filter(IS_JUDGING).exclude(source_run=None)
+    by_id = {run.pk: run for run in again.order_by("number")}
     others = light.in_bulk({run.source_run_id for run in by_id.values()} - set(by_id))
     families: dict[int, list[Run]] = defaultdict(list)
     for run in by_id.values():

@@ -11,15 +11,19 @@ from django.db.models import Count, Q, Sum
 
 from runs import lists
 from runs.lists import ListQuery
-from runs.models.judgings import OutputPlace, judged_sources, people_verdicts, same_outputs
+from runs.models.judgings import (
+    OutputPlace,
+    first_and_newest,
+    judged_sources,
+    people_verdicts,
+    same_outputs,
+)
 from runs.models.results import ANSWERED, CallPurpose, EvaluatorScore, ModelCall
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.reviews.judge_agreement import MAX_PATH_LENGTH, evaluator_verdicts, readable_plans
 from runs.reviews.judge_choice import JudgedOutput, OutputOpinion
 from runs.running.judging_again import KEPT
-
-MAX_JUDGINGS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,8 @@ def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
     if not families:
         return None
     latest = max(families, key=lambda first: families[first][-1].number)
-    source, *again = families.get(number) or families[latest]
-    runs = [source, *again[-(MAX_JUDGINGS - 1) :]]
+    family = families.get(number) or families[latest]
+    source, runs = family[0], first_and_newest(family)
     plans = dict(readable_plans({run.pk for run in runs}))
     readable = [run for run in runs if run.pk in plans]
     every = list(same_outputs(source, runs))
@@ -151,7 +155,7 @@ def judged_outputs(suite: Suite, number: int) -> JudgedOutputs | None:
             Judging(run.number, run.suite_version, run.judge_name, run.pk == source.pk)
             for run in readable
         ],
-        left_out=len(again) + 1 - len(runs),
+        left_out=len(family) - len(runs),
         subjects=subjects,
         unread=len(runs) - len(readable),
     )

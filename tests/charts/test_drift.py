@@ -65,6 +65,12 @@ def test_judgings_of_the_same_outputs_show_how_the_judge_drifts(viewer_client: C
     source = judge(suite, FIRST, "juno fp_a")
     assert "No outputs were judged twice" in drift_picture(suite).empty
     assert "pictures/drift" not in viewer_client.get("/suites/support/charts/").content.decode()
+    # Scores that were aggregated again, or judged only to measure the judge, are no judging.
+    other = make_suite(slug="other")
+    first = judge(other, FIRST, "juno fp_a")
+    make_scored_run(verdicts=FIRST, suite=other, source_run=first)
+    judge(other, FIRST, "", first, measures_judge={"times": 1, "results": 12, "of": 12})
+    assert "pictures/drift" not in viewer_client.get("/suites/other/charts/").content.decode()
     # Neither other rules nor scores that were taken over are a judging of the same kind.
     judge(suite, FIRST, "juno fp_z", source, judge={"model_id": "other"})
     judge(suite, FIRST, "", source)
