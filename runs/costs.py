@@ -47,6 +47,9 @@ JUDGED_ELSEWHERE = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cos
 IS_ANSWER = Q(status__in=ANSWERED)
 OUTPUT_COUNTS = "outputs"
 UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
+# Where no budget is given, at this many times the estimate models are asked no more: calls differ in their tokens, and
+# some are repeated.
+CAP_TIMES = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.forms import plain_lines
+from runs.costs import CAP_TIMES
 from runs.drafting.material import MAX_DOCUMENTS, SourceText, document_text
 from runs.drafting.preview import FIELDS, DraftedRow, Proposal
 from runs.drafting.services import (
@@ -61,8 +62,6 @@ NEEDED = (
     ("run", RESULTS, "Choose a run."),
 )
 MAX_RUNS = 30
-# Replies differ in their tokens, and some are repeated.
-CAP_TIMES = 2
 MAX_KEYS_LENGTH, MAX_LIST_LENGTH = 20_000, 10_000
 
 

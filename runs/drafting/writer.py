@@ -12,11 +12,10 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from runs.drafting.questions import batch_question, read_drafts
 from runs.engine.plan import Plan, TargetPlan
-from runs.execution.jobs import AskModels, JobCalls, JobFailedError, ReadJob
+from runs.execution.jobs import AskModels, JobCalls, JobFailedError
 from runs.execution.ledger import CallRefusedError
 from runs.execution.loading import RunWork, work_outside_runs
 from runs.models.jobs import ModelJob
-from runs.models.results import CallPurpose
 
 # A model that gave two replies that nobody can read is not asked a third time.
 MAX_UNREADABLE = 2
@@ -73,7 +72,3 @@ class Drafting:
         new = read_drafts(cases, wanted=wanted, part=part, metadata=metadata)
         self._rows += new
         self._notes.append({"got": len(new), "left_out": len(cases) - len(new), "problem": ""})
-
-
-# What reads the jobs of this feature, by their purpose.
-JOBS: Mapping[str, ReadJob] = {CallPurpose.DRAFTING: read_drafting}

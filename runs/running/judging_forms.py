@@ -18,6 +18,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
+from runs.costs import CAP_TIMES
 from runs.engine.plan import BASELINE, baseline_paths, read_plan
 from runs.filters.selection import SelectionForm
 from runs.models.runs import Run
@@ -197,8 +198,6 @@ class JudgeAgainForm(SelectionForm):
 
 
 MAX_RESULTS = 10_000
-# Calls of judges differ in their tokens, and some are repeated.
-CAP_TIMES = 2
 
 
 class MeasureJudgeForm(forms.Form):

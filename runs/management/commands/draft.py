@@ -30,7 +30,7 @@ from runs.drafting.services import (
     start_drafting,
     store_drafted,
 )
-from runs.drafting.writer import JOBS
+from runs.drafting.writer import read_drafting
 from runs.execution.jobs import work_on_job
 from runs.filters.queries import ResultsQuery
 from runs.formats.suite_files import case_values
@@ -121,7 +121,7 @@ class Command(SiteCommand):
         print_line(self.stderr, _price(plan_drafting(suite, request)))
         job = start_drafting(suite, request, by=None, in_background=False)
         try:
-            work_on_job(job.pk, JOBS)
+            work_on_job(job.pk, {job.purpose: read_drafting})
             while ModelJob.objects.get(pk=job.pk).is_open:
                 # A worker of the site was faster.
                 time.sleep(LOOK_EVERY_S)

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
+from runs.costs import CAP_TIMES
 from runs.models.jobs import ModelJob
 from runs.models.suites import Suite
 from runs.requests import MoneyField
@@ -26,7 +27,7 @@ from runs.reviews.alignment.planning import (
     alignable_evaluators,
     plan_alignment,
 )
-from runs.reviews.alignment.services import CAP_TIMES, cap_usd, price_text, start_alignment
+from runs.reviews.alignment.services import cap_usd, price_text, start_alignment
 
 
 class AlignForm(forms.Form):

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, money
+from runs.costs import CAP_TIMES
 from runs.models.jobs import (
     OPEN_JOB_STATES,
     RESUMABLE_JOB_STATES,
@@ -33,9 +34,6 @@ from runs.reviews.alignment.specs import AlignmentOutcome, AlignmentSpec
 from runs.suites.drafts import change_draft, get_draft
 from runs.suites.edits import Configure, nodes_with_paths
 from runs.suites.services import SuiteArchivedError
-
-# Calls differ in their tokens, and some are repeated.
-CAP_TIMES = 2
 
 
 class AlignmentUnderWayError(DomainError):
