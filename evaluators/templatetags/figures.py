@@ -208,7 +208,8 @@ def money(value: Decimal | None, digits: int = SMALL_DIGITS) -> str:
 def money_parts(*values: Decimal | None, is_partial: bool = False) -> tuple[str, ...]:
     """Format the parts of a sum, none negative, so that they add up to `money` of it: `$0.043`, `$0.060`.
 
-    Those of a sum that is only partly known add up to `at_least` of it. Parts are rounded down to the step of the sum; the steps that are left go to the largest remainders.
+    Those of a sum that is only partly known add up to `at_least` of it. Parts are rounded down to the step of the sum;
+    the steps that are left go to the largest remainders.
     """
     known = [value for value in values if value is not None]
     total = sum(known, Decimal(0))

@@ -1,4 +1,4 @@
-"""Changes that are safe: they undo nobody else's work (ETag, If-Match), and made twice they happen once (Idempotency-Key)."""
+"""Safe changes: If-Match keeps a program from undoing newer work, Idempotency-Key from making a change twice."""
 
 from __future__ import annotations
 

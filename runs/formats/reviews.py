@@ -174,7 +174,8 @@ class ReviewLine:
     numbers from 0 to 5, `machine_score` is from 0 to 1, `sampling_rate` above 0 and at most 1, None if a person
     picked the execution. `machine_verdict` and `machine_score` are those at the time of the review;
     `settled_verdict` is the verdict of all reviews now, `imported_by` who imported this one from a file;
-    decisions made at once on identical outputs have the same `together`; none of them is read back. `output_sha256` is the digest of the output's text.
+    decisions made at once on identical outputs have the same `together`; none of them is read back. `output_sha256` is
+    the digest of the output's text.
     """
 
     suite: str

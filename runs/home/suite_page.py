@@ -74,9 +74,9 @@ class WorstCase:
 class SuitePage:
     """The overview of a suite; `root` is None when the current version cannot be read.
 
-    `more_targets` counts targets that are not in `health`; `best_value` compares all of them. `recent` is over how many runs `worst` looks. Reviewers
-    decided on `reviewed` results, `agreed` of them with the automatic verdict. `measurement` is the newest run that
-    measured a judge, with its figures of whole results.
+    `more_targets` counts targets that are not in `health`; `best_value` compares all of them. `worst` looks over the
+    newest `recent` runs. Reviewers decided on `reviewed` results, `agreed` of them with the automatic verdict.
+    `measurement` is the newest run that measured a judge, with its figures of whole results.
     """
 
     policy: PolicySpec

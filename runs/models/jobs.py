@@ -88,8 +88,8 @@ class ModelJobQuerySet(models.QuerySet["ModelJob"]):
 class ModelJob(models.Model):
     """One job for a suite, which a person asked for: `request` says what is to be done, `outcome` what came of it.
 
-    The ledger is the only state of a job under way: whoever continues it goes through the same steps again, finds
-    the replies that were paid for, and asks only for the others. The worker that has it knows its `token` and
+    The ledger is the only state of a job under way: a worker that continues it goes through the same steps again,
+    finds the replies that were paid for, and asks only for the others. The worker that has it knows its `token` and
     renews `heartbeat_at`; `tries` counts the workers that took it since it last booked a call. Of a purpose, a
     `subject` of a suite has one open job. `sources` are the runs whose texts its calls have: when these are
     removed, the texts of the calls are, too. `planned_calls` is what it asks when nothing is repeated. `form_key`

@@ -32,7 +32,8 @@ DEFAULT_TEMPLATE = "kinds/_default.html"
 class TreeNode:
     """One evaluator with its result; `row` is its stored score, None when nothing was recorded.
 
-    `state` is scored, unscored, skipped or open. `reaches_mark` is None without a score or a pass mark. `is_decisive` marks the path to the evaluator that decided.
+    `state` is scored, unscored, skipped or open. `reaches_mark` is None without a score or a pass mark. `is_decisive`
+    marks the path to the evaluator that decided.
     """
 
     name: str

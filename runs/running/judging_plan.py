@@ -64,9 +64,10 @@ class CannotJudgeAgainError(DomainError):
 class JudgingRequest:
     """What judges stored outputs: the suite as it is now, one of its `version`s, or a member's `draft`.
 
-    `judge` replaces the judge of the source, `baseline` the run that it was compared with. Of the source's cases only those with `keys` that the `query` lists
-    are judged, None for all. `rules` are changes for this run. With `asks_again` judges are also asked where their
-    question is the same. None for the concurrency is what the judge allows.
+    `judge` replaces the judge of the source, `baseline` the run that it was compared with. Of the source's cases only
+    those with `keys` that the `query` lists are judged, None for all. `rules` are changes for this run. With
+    `asks_again` judges are also asked where their question is the same. Without a `concurrency` it is what the judge
+    allows.
     """
 
     version: int | None = None

@@ -83,7 +83,8 @@ def freeze(
 ) -> Plan:
     """Return everything to freeze, for a version of a suite with its files.
 
-    A target that is frozen already is not asked. The baseline is the run named, else the usual one. Raises DomainError when the run is not possible.
+    A target that is frozen already is not asked. The baseline is the named run, else the usual one. Raises DomainError
+    when the run is not possible.
     """
     root, policy = rule.root, rule.policy
     asked = target if isinstance(target, Target) else None

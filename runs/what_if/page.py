@@ -167,7 +167,8 @@ def askable_runs(suite: Suite) -> list[Run]:
 class WhatIfFigures:
     """The answer as a page shows it: both distributions, figures, gates, histogram and the worst flips.
 
-    `flips` are those of the change that was asked for, of `listed` such flips. `end` describes the early end of a run, `cases` the differences between its cases and the suite's.
+    `flips` are those of the change that was asked for, of `listed` such flips. `end` describes the early end of a run,
+    `cases` the differences between its cases and the suite's.
     """
 
     what_if: WhatIf

@@ -1,1 +1,1 @@
-"""Align a judge with people: a model writes other instructions, and decisions it never saw say whether they are better."""
+"""Align a judge with people: a model writes other instructions, and decisions that it never saw test them."""

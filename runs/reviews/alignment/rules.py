@@ -1,4 +1,4 @@
-"""Which decisions a writer of instructions may see, and whether its candidates agree better with people on the others."""
+"""Which decisions a writer of instructions sees, and whether its candidates agree better with people on the others."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ class Frozen(BaseModel):
 class AlignmentSpec(Frozen):
     """One alignment: the evaluator at `path` as version `version` of the suite has it, with its text in `setting`.
 
-    `node` has the text itself where the suite has the name of a file, `written` what the suite has. `judge` is the slug of the suite's judge. The writer sees
-    the results in `shown`, which are among those of its half; `held_out` decides, by `scores` of today's instructions
-    as far as they are known.
+    `node` has the text itself where the suite has the name of a file, `written` what the suite has. `judge` is the slug
+    of the suite's judge. The writer sees the results in `shown`, which are among those of its half; `held_out` decides,
+    by `scores` of today's instructions as far as they are known.
     """
 
     path: str
