@@ -385,11 +385,7 @@ def run_vocabulary(*runs: Run, compares: bool = False) -> Vocabulary:
         metrics=part_keys(runs, Source.METRIC),
         dimensions=part_keys(runs, Source.DIMENSION),
         external=external,
-        pairwise=tuple(
-            dict.fromkeys(
-                path for tree in trees for path, node in walk(tree) if node.kind == PAIRWISE_KIND
-            )
-        ),
+        pairwise=pairwise_paths(trees),
         compares=compares,
     )
 
@@ -398,6 +394,12 @@ def tree_paths(trees: Iterable[EvaluatorSpec]) -> tuple[str, ...]:
     """Return the paths of all evaluators of trees, without their roots."""
     paths = {path: None for tree in trees for path, _ in walk(tree) if path != ROOT_PATH}
     return tuple(paths)
+
+
+def pairwise_paths(trees: Iterable[EvaluatorSpec]) -> tuple[str, ...]:
+    """Return the paths of the evaluators of trees that compare outputs with a baseline's."""
+    nodes = (pair for tree in trees for pair in walk(tree))
+    return tuple(dict.fromkeys(path for path, node in nodes if node.kind == PAIRWISE_KIND))
 
 
 # Every page of a run offers the tags of its cases.

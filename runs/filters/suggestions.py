@@ -97,13 +97,13 @@ def _names(match: re.Match[str], vocabulary: Vocabulary) -> Offers:
 
 
 def _fields(vocabulary: Vocabulary) -> Offers:
-    names = [field.key.rpartition("/")[2] for field in vocabulary.own_fields]
-    for field, last in zip(vocabulary.own_fields, names, strict=True):
-        if field.source == Source.PAIRWISE:
-            yield str(Words(field.name)), field.help
-            continue
+    pairs = [field for field in vocabulary.own_fields if field.source == Source.PAIRWISE]
+    scores = [field for field in vocabulary.own_fields if field not in pairs]
+    names = [field.key.rpartition("/")[2] for field in scores]
+    for field, last in zip(scores, names, strict=True):
         is_short = field.source not in SHARES or names.count(last) == 1
         yield str(Words(last if is_short else field.key)), field.help
+    yield from ((str(Words(field.name)), field.help) for field in pairs)
     yield from ((field.name, field.help) for field in vocabulary.fields)
 
 

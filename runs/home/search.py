@@ -24,6 +24,7 @@ from runs.filters.queries import (
     condition_chips,
     first_hits,
     lists_without,
+    pairwise_paths,
     part_keys,
     tree_paths,
 )
@@ -269,6 +270,7 @@ def search_vocabulary(suite: Suite | None) -> Vocabulary:
         evaluators=tree_paths(trees),
         metrics=part_keys(runs, Source.METRIC),
         dimensions=part_keys(runs, Source.DIMENSION),
+        pairwise=pairwise_paths(trees),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Max
 from django.urls import reverse
 
-from runs.filters.fields import METADATA, Source
+from runs.filters.fields import METADATA, OWN_SOURCES, Source
 from runs.filters.queries import DENSITIES, FAMILIES, ResultsQuery, run_vocabulary
 from runs.models.run_cases import RunCase
 from runs.models.runs import Run
@@ -178,7 +178,8 @@ def own_columns(*runs: Run) -> Sequence[tuple[str, Sequence[Column]]]:
     """Return under headings the columns that only some runs can show: evaluators, their parts, and metadata."""
     found: dict[Source, list[Column]] = {source: [] for source in HEADINGS}
     for field in run_vocabulary(*runs).own_fields:
-        found[field.source].append(own_column(f"{field.source}.{field.key}", field))
+        if field.source in OWN_SOURCES:
+            found[field.source].append(own_column(f"{field.source}.{field.key}", field))
     found[Source.METADATA] = [
         column for key in metadata_keys(*runs) if (column := find_column(METADATA + key))
     ]

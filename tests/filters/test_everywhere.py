@@ -25,10 +25,14 @@ from tests.support.factories import (
     make_target,
     refresh_cases,
 )
-from tests.support.trees import CHECK, tree
+from tests.support.trees import CHECK, LEAF, tree
 
 pytestmark = pytest.mark.django_db
-TREE = tree({**CHECK, "name": "tone"}, {**CHECK, "name": "slang", "negate": True})
+TREE = tree(
+    {**CHECK, "name": "tone"},
+    {**CHECK, "name": "slang", "negate": True},
+    {**LEAF, "name": "better", "kind": "pairwise", "weight": 0.0, "config": {}},
+)
 ALL = {"A", "B", "C"}
 # What a case itself has; the rest asks about its results.
 OF_CASES = [
@@ -69,6 +73,8 @@ OF_RESULTS = [
     ("tokens > 100", {"B"}),
     ("tokens = none", {"C"}),
     ("flaky = yes", {"A"}),
+    ("pairwise.better = loss", {"B"}),
+    ("not pairwise.better = loss, inconclusive", {"C"}),
 ]
 # The one change between the two runs; a place with one run refuses to look for it.
 OF_CHANGES = [("tone fell", {"A"}), ("tone rose", set()), ("score changed", set())]
@@ -77,6 +83,7 @@ REFUSED = [
     ("verdict = good", "verdict is one of"),
     ("(tag = x", "This “(” has no “)”."),
     ("tag < 3", "tag is not a number"),
+    ("pairwise.better = lost", "is one of win, tie, loss, inconclusive"),
     ("scoer < 0.5", "Did you mean score?"),
 ]
 
@@ -134,6 +141,10 @@ def runs() -> tuple[Run, Run]:
             result=first, path="hybrid", kind="hybrid_judge", score=0.9,
             details={"dimensions": [dimension]},
         )  # fmt: skip
+        for result, won, score in ((first, "inconclusive", None), (second, "loss", 0.0)):
+            make_score(
+                result=result, path="better", kind="pairwise", score=score, details={"verdict": won}
+            )
         refresh_cases(run)
         run.cases.filter(case=cases[0]).update(is_flaky=True)
         made.append(run)
@@ -247,5 +258,6 @@ def test_every_place_refuses_in_the_same_words(places: Places) -> None:
     for text, reason in REFUSED:
         for name, ask in of_results(places).items():
             assert reason in str(ask(text)), (text, name)
-    for text, reason in REFUSED[:-1]:
+    for text, reason in REFUSED[:-2]:
         assert reason in str(places.suite_cases(text)), text
+    assert "cannot be used here" in str(places.suite_cases("pairwise.better = loss"))

@@ -228,6 +228,11 @@ def check_pages(new: Run, old: Run) -> None:
     ):
         compared = client.get(reverse("runs:compare", query=query)).content.decode()
         assert compared.count('id="run-pairwise"') == count
+    for display in (
+        reverse("runs:run-display", args=place),
+        reverse("runs:compare-display", query=sides),
+    ):
+        assert client.get(display).status_code == 200
 
 
 def test_what_the_baseline_did_not_answer_is_unscored_with_the_reason(suite: Suite) -> None:
