@@ -406,7 +406,7 @@ class RunDetailDoc(RunDoc):
     """Null without a hybrid judge."""
     judge_spread: JudgeSpreadDoc | None
     """How far its judge differs from itself; null while nobody knows."""
-    baseline_run: int | None
+    baseline_run: Annotated[int | None, FIGURES]
     """The number of the run that its outputs are compared with; null where no evaluator does that."""
     pairwise: list[PairwiseDoc]
     """How often its outputs are better than those; empty until it ended."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 from django.urls import reverse
 
 from evaluators.templatetags.figures import counted, interval, p_value, pct, thousands
-from runs.documents import Document
+from runs.documents import CASE_NAMES, FIGURES, Document
 from runs.engine.plan import BASELINE
 from runs.filters.language import FieldComparison, Operator
 from runs.models.runs import Run
@@ -114,15 +115,19 @@ def run_pairwise(run: Run) -> RunPairwise | None:
     baseline, stored = run.snapshot.get(BASELINE), (run.summary or {}).get(PAIRWISE)
     if not baseline or not stored:
         return None
-    figures = map(PairwiseFigures.from_json, stored)
     slug, number = run.suite.slug, baseline["run"]
     sides = {"baseline": f"{slug}:{number}", "candidate": f"{slug}:{run.number}"}
     return RunPairwise(
         number,
         baseline["target"],
-        [PairwiseRow(one, _parts(one)) for one in figures],
+        pairwise_rows(stored),
         reverse("runs:compare", query=sides),
     )
+
+
+def pairwise_rows(stored: Iterable[Mapping[str, Any]]) -> list[PairwiseRow]:
+    """Return a row for each evaluator by its figures, as a summary or a share link has them."""
+    return [PairwiseRow(one, _parts(one)) for one in map(PairwiseFigures.from_json, stored)]
 
 
 def _parts(figures: PairwiseFigures) -> list[PairwisePart]:
@@ -150,37 +155,37 @@ def _parts(figures: PairwiseFigures) -> list[PairwisePart]:
 class PairwiseDoc(Document):
     """What one evaluator found that compares the outputs of a run with its baseline's, with 95% intervals."""
 
-    path: str
+    path: Annotated[str, CASE_NAMES]
     """The evaluator's place in the tree."""
-    results: int
+    results: Annotated[int, FIGURES]
     """How many results it compared with the baseline's."""
-    wins: int
+    wins: Annotated[int, FIGURES]
     """How many were better in both orders."""
-    ties: int
+    ties: Annotated[int, FIGURES]
     """How many were neither better nor worse in both orders."""
-    losses: int
+    losses: Annotated[int, FIGURES]
     """How many were worse in both orders."""
-    inconclusive: int
+    inconclusive: Annotated[int, FIGURES]
     """How many the judge saw differently in both orders; they count in no rate."""
-    unscored: int
+    unscored: Annotated[int, FIGURES]
     """How many could not be compared, such as those whose case the baseline lacks."""
-    cases: int
+    cases: Annotated[int, FIGURES]
     """How many cases have a win, a tie or a loss."""
-    win_rate: float | None
+    win_rate: Annotated[float | None, FIGURES]
     """(wins + ties ÷ 2) ÷ (wins + ties + losses), 0 to 1; null without any."""
-    interval: Interval
+    interval: Annotated[Interval, FIGURES]
     """Its interval: Wilson's with one result a case, else from resampled cases."""
-    p: float | None
+    p: Annotated[float | None, FIGURES]
     """The p of wins against losses, by an exact sign test or, with repetitions, sign flips; null under ten cases."""
-    ordered: int
+    ordered: Annotated[int, FIGURES]
     """How many pairs the judge was asked about in both orders."""
-    first: int
+    first: Annotated[int, FIGURES]
     """In how many of these it leaned to the first place."""
-    second: int
+    second: Annotated[int, FIGURES]
     """In how many of these it leaned to the second place."""
-    place_interval: Interval
+    place_interval: Annotated[Interval, FIGURES]
     """Wilson's interval of the first place's share of both."""
-    place_p: float | None
+    place_p: Annotated[float | None, FIGURES]
     """The p of an exact binomial test that both are alike; null where the judge never leaned."""
 
 

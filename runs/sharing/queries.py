@@ -14,6 +14,7 @@ from runs import lists
 from runs.documents import DetailLevel
 from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
+from runs.results.pairwise import PairwiseRow, pairwise_rows
 from runs.scan import Scan, document_texts, scan
 from runs.sharing.comments import standing_comments
 from runs.sharing.documents import WHITELISTS
@@ -63,6 +64,11 @@ class SharedPage:
         left_out = LEFT_OUT[DetailLevel(self.document["depth"])]
         has_more = left_out and self.document["comments"]
         return f"{left_out} Comments may quote them." if has_more else left_out
+
+    @property
+    def pairwise(self) -> Sequence[PairwiseRow]:
+        """Return how often the outputs of a run are better than its baseline's, by evaluator."""
+        return pairwise_rows(self.document["figures"]["pairwise"])
 
     @property
     def has_reasons(self) -> bool:

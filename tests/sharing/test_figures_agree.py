@@ -310,7 +310,7 @@ def test_the_results_of_a_run_add_up_to_what_page_document_and_share_show(
     path = share(editor_client, {"kind": "run", "run": "support:2"}, looked="on")
     document = editor_client.get(f"{RUN}summary.json").json()
     rows = table_of(editor_client.get(f"{RUN}results.csv"))
-    assert assert_within(ShareLink.objects.get().frozen["figures"], document) == 56
+    assert assert_within(ShareLink.objects.get().frozen["figures"], document) == 57
     assert (document["done"], len(rows)) == (28, 28)
     assert document["counts"]["error"] == sum(row["status"] == "error" for row in rows) == 2
     assert {row["score"] for row in rows if row["status"] == "error"} == {""}

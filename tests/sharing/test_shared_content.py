@@ -20,7 +20,8 @@ from runs.compare.comparison import build_comparison
 from runs.compare.documents import comparison_document
 from runs.compare.rules import Tolerances
 from runs.documents import DetailLevel
-from runs.models.results import ResultOutput
+from runs.finishing import summarise_run
+from runs.models.results import ComparedOutput, ResultOutput
 from runs.models.runs import Run
 from runs.models.sharing import DETAIL_LEVEL_CHOICES, ShareLink
 from runs.sharing.parts import MAX_CHARACTERS, TextBudget
@@ -31,9 +32,11 @@ from tests.support.factories import (
     make_run,
     make_score,
     make_scored_run,
+    make_snapshot,
     make_suite,
     make_target,
 )
+from tests.support.trees import CHECK, LEAF, tree
 from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db
@@ -272,3 +275,46 @@ def test_half_characters_that_an_agent_wrote_do_not_break_what_is_shared(
     path = share(editor_client, subject(runs, kind), "traces")
     for address in (path, f"{path}download"):
         assert "half \N{REPLACEMENT CHARACTER}" in client.get(address).text
+
+
+@pytest.mark.parametrize("detail_level", list(DetailLevel))
+def test_the_win_rate_is_a_figure_and_what_the_judge_quotes_of_the_baseline_is_an_output(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], detail_level: str
+) -> None:
+    baseline, run = runs
+    pair = {**LEAF, "name": "NAME-mark", "kind": "pairwise", "weight": 0.0, "config": {}}
+    run.snapshot = {
+        **make_snapshot(suite=run.suite, target=run.target, tree=tree(CHECK, pair)),
+        "baseline": {"run": baseline.number, "target": baseline.target_name},
+    }
+    run.save()
+    result = run.results.get()
+    orders = [{"better": better, "reasoning": "QUOTE-mark"} for better in ("first", "neither")]
+    make_score(
+        result=result,
+        path="NAME-mark",
+        kind="pairwise",
+        score=None,
+        reasoning="QUOTE-mark",
+        details={"verdict": "inconclusive", "orders": orders},
+    )
+    ComparedOutput.objects.create(result=result, text="BASELINE-mark")
+    other = make_result(run=run, case=make_case(suite=run.suite), repetition=1, verdict="pass")
+    details = {"verdict": "win", "orders": [{"better": "first"}, {"better": "second"}]}
+    make_score(result=other, path="NAME-mark", kind="pairwise", score=1.0, details=details)
+    assert summarise_run(run.pk)
+
+    for kind in ("run", "comparison"):
+        page = client.get(share(editor_client, subject(runs, kind), detail_level))
+        text = text_of(page)
+        assert f"Against run #{baseline.number}" in text
+        assert "Win rate 100.0%" in text
+        assert "1 decided of 2 results" in text
+        assert "1 win 1 inconclusive" in text
+        assert "Position bias: in 1 of 2 pairs the judge preferred a place" in text
+        assert ("NAME-mark" in text) == (detail_level != "figures")
+        assert "?q=pairwise" not in page.text
+        assert "BASELINE-mark" not in text
+    text = text_of(client.get(share(editor_client, subject(runs, "result"), detail_level)))
+    assert ("QUOTE-mark" in text) == (detail_level in ("outputs", "traces"))
+    assert "BASELINE-mark" not in text
