@@ -16,7 +16,14 @@ from evaluators.templatetags.figures import counted
 from runs.engine.plan import JUDGED_AGAIN
 from runs.models.database import TextBytes, database_now
 from runs.models.removals import RemovalPart, RetentionRule
-from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
+from runs.models.results import (
+    Artifact,
+    ComparedOutput,
+    EvaluatorScore,
+    ModelCall,
+    Result,
+    ResultOutput,
+)
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
@@ -28,11 +35,14 @@ from runs.models.runs import (
 from runs.models.sharing import ShareLink
 from runs.models.suites import FileContent, Suite, Target
 
-# The texts that are measured, by part. Their rows' other columns are small.
-TEXTS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
-    "outputs": (ResultOutput, ("text", "messages", "trace", "outcomes", "decision")),
-    "calls": (ModelCall, ("request", "reply", "error")),
-    "reasons": (EvaluatorScore, ("reasoning", "findings", "details", "warnings")),
+# The texts that are measured, by part and table. Their rows' other columns are small.
+TEXTS: Mapping[str, Mapping[Any, tuple[str, ...]]] = {
+    "outputs": {
+        ResultOutput: ("text", "messages", "trace", "outcomes", "decision"),
+        ComparedOutput: ("text",),
+    },
+    "calls": {ModelCall: ("request", "reply", "error")},
+    "reasons": {EvaluatorScore: ("reasoning", "findings", "details", "warnings")},
 }
 FILES = "files"
 PARTS = (*TEXTS, FILES)
@@ -139,12 +149,13 @@ def measure_runs(runs: Iterable[Run]) -> None:
 
 
 def _measure(run: Run) -> dict[str, int]:
-    sizes = {}
-    for part, (model, columns) in TEXTS.items():
-        lengths = [Coalesce(StoredLength(F(column)), 0) for column in columns]
-        total: Any = sum(lengths[1:], start=lengths[0])
-        rows = model.objects.filter(result__run=run).order_by()
-        sizes[part] = rows.aggregate(total=Sum(total, default=0))["total"]
+    sizes = dict.fromkeys(PARTS, 0)
+    for part, tables in TEXTS.items():
+        for model, columns in tables.items():
+            lengths = [Coalesce(StoredLength(F(column)), 0) for column in columns]
+            total: Any = sum(lengths[1:], start=lengths[0])
+            rows = model.objects.filter(result__run=run).order_by()
+            sizes[part] += rows.aggregate(total=Sum(total, default=0))["total"]
     shas = Artifact.objects.filter(result__run=run).order_by().values("content")
     sizes[FILES] = FileContent.objects.filter(pk__in=shas).aggregate(total=Sum("size", default=0))[
         "total"

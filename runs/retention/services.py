@@ -416,7 +416,8 @@ def _forget_outputs(run: Run, batch: QuerySet[Result], removal: Removal) -> int:
         removed_at=database_now(),
         removed_by=removal.asked_by_name,
     )
-    ComparedOutput.objects.filter(result__in=batch).update(text="", problem=BASELINE_GONE)
+    compared = ComparedOutput.objects.filter(result__in=batch, problem="")
+    compared.update(text="", problem=BASELINE_GONE)
     # What was pushed and never scored; a run that is resumed waits for it again.
     pushed = PushedOutput.objects.filter(result__in=batch, output__isnull=False)
     batch.filter(pk__in=pushed.values("pk"), status=ResultStatus.CANCELLED).update(

@@ -16,11 +16,19 @@ from runs.execution import reaper
 from runs.execution.reaper import reap
 from runs.models.database import database_now
 from runs.models.removals import Removal, RemovalPart, RetentionRule
-from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
+from runs.models.results import (
+    Artifact,
+    ComparedOutput,
+    EvaluatorScore,
+    ModelCall,
+    Result,
+    ResultOutput,
+)
 from runs.models.runs import ALL_ALIKE, Run
 from runs.models.suites import FileContent, Suite
-from runs.retention.queries import Selection, due_removals
+from runs.retention.queries import Selection, due_removals, measure_runs
 from runs.retention.services import (
+    BASELINE_GONE,
     apply_retention,
     begin_removal,
     change_rule,
@@ -47,7 +55,7 @@ SECRET = "The refund of Mrs. Hudson is on its way"
 
 
 def old_run(*, days: int, suite: Suite | None = None, **columns: Any) -> Run:
-    """Return a run that ended days ago with a result that has an answer, a file, a reason and a call."""
+    """Return a run that ended days ago with a result that has an answer, a file, a reason, a call and a baseline."""
     suite = suite or make_suite()
     run = make_run(suite=suite, finished_at=database_now() - timedelta(days=days), **columns)
     case = make_case(suite=suite, position=1)
@@ -57,6 +65,7 @@ def old_run(*, days: int, suite: Suite | None = None, **columns: Any) -> Run:
     result = make_result(run=run, case=case, verdict="pass", score=0.9, output=output)
     make_score(result=result, path="tone", score=0.9, reasoning=SECRET, details={"why": SECRET})
     make_call(result=result, reply={"choices": [{"message": {"content": SECRET}}]})
+    ComparedOutput.objects.create(result=result, text=SECRET)
     return run
 
 
@@ -71,6 +80,7 @@ def stored_texts() -> str:
         *ResultOutput.objects.values_list("text", "messages", "trace"),
         *EvaluatorScore.objects.values_list("reasoning", "findings", "details"),
         *ModelCall.objects.values_list("request", "reply"),
+        *ComparedOutput.objects.values_list("text", "problem"),
         *((bytes(content),) for content in FileContent.objects.values_list("content", flat=True)),
     ]
     return repr(rows)
@@ -105,6 +115,8 @@ def test_outputs_go_after_their_days_and_figures_stay() -> None:
     result = old.results.get()
     assert (result.verdict, result.score, result.run_cost_usd) == ("pass", 0.9, old.run_cost_usd)
     assert (result.output.text, result.output.trace) == ("", None)
+    assert (result.compared_with.text, result.compared_with.problem) == ("", BASELINE_GONE)
+    assert young.results.get().compared_with.text == SECRET
     assert result.scores.get().reasoning == SECRET
     assert list(ModelCall.objects.order_by("pk").values_list("cost_usd", "input_tokens")) == before
     assert list(Artifact.objects.values_list("result__run", flat=True)) == [young.pk]
@@ -347,3 +359,11 @@ def test_disk_use_is_measured_once_for_each_end_of_a_run(admin_client: Client) -
     run.refresh_from_db()
     assert run.measured_at == measured_at
     assert not Removal.objects.exists()
+
+    # What the baseline answered belongs to the run that was compared with it.
+    ComparedOutput.objects.update(text=2 * SECRET)
+    Run.objects.update(measured_at=None)
+    [again] = Run.objects.all()
+    measure_runs([again])
+    assert again.stored_bytes is not None
+    assert again.stored_bytes["outputs"] == run.stored_bytes["outputs"] + len(SECRET)
