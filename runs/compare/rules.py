@@ -148,18 +148,31 @@ def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | 
 def _judges(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
     """Yield differences of the run's judge, and of models and agents that evaluators name."""
     old, new = before.get("judge"), after.get("judge")
-    if judge_settings(old) != judge_settings(new):
-        yield Difference("judge", f"{_name(old)} and {_name(new)}")
+    yield from _judge(old, new, f"{_name(old)} and {_name(new)}")
     targets = {side["target"].get("model") for side in (before, after)}
     judges = {model["slug"] for model in (old, new) if model}
     shared = {*before.get("models", {})} & {*after.get("models", {})}
     for slug in sorted(shared - targets - judges):
-        if judge_settings(before["models"][slug]) != judge_settings(after["models"][slug]):
-            yield Difference("judge", f"settings of the model {slug} differ")
+        was, now = before["models"][slug], after["models"][slug]
+        yield from _judge(was, now, f"settings of the model {slug} differ")
     agents = before.get("agents") or {}, after.get("agents") or {}
     for name in sorted({*agents[0]} & {*agents[1]}):
         if _agent(agents[0][name]) != _agent(agents[1][name]):
             yield Difference("judge", f"settings of the agent {name} differ")
+
+
+def _judge(
+    old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, text: str
+) -> Iterator[Difference]:
+    """Yield the difference between two judges, if there is one.
+
+    The same model at another port is mostly the same server, started again, so the port alone spoils nothing.
+    Where it has another model, its replies say so (`judge_changes`).
+    """
+    if judge_settings(old, sees_port=False) != judge_settings(new, sees_port=False):
+        yield Difference("judge", text)
+    elif judge_settings(old) != judge_settings(new):
+        yield Difference("judge", f"{_name(new)} at another port", spoils=False)
 
 
 def _baseline(

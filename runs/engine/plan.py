@@ -175,7 +175,7 @@ JUDGE_SETTINGS = ("model_id", "reply_mode", "parameters")
 USUAL_PORTS = {"http": ":80", "https": ":443"}
 
 
-def judge_settings(model: Mapping[str, Any] | None) -> Any:
+def judge_settings(model: Mapping[str, Any] | None, *, sees_port: bool = True) -> Any:
     """Return the settings that make a judge the same: the request, host, port and path, not the price.
 
     At some gateways the path names the model, and servers at two ports of a machine can have any two models.
@@ -184,8 +184,9 @@ def judge_settings(model: Mapping[str, Any] | None) -> Any:
         return None
     address = urlsplit(model.get("base_url", ""))
     host = address.netloc.rpartition("@")[2].lower()
+    with_port = host.removesuffix(USUAL_PORTS.get(address.scheme, ""))
     return (
-        host.removesuffix(USUAL_PORTS.get(address.scheme, "")),
+        with_port if sees_port else address.hostname,
         address.path.rstrip("/"),
         *(model.get(name) for name in JUDGE_SETTINGS),
     )

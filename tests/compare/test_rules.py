@@ -246,10 +246,17 @@ def test_runs_that_differ_in_their_target_alone_are_comparable() -> None:
         (changed(files={"a.md": "2"}), "files", "“a.md” changed", True),
         (changed(judge=None), "judge", "Juno and none", True),
         (
-            changed(judge={**SNAPSHOT["judge"], "base_url": "http://j:2/v1", "name": "June"}),
+            changed(judge={**SNAPSHOT["judge"], "base_url": "http://k:1/v1", "name": "June"}),
             "judge",
             "Juno and June",
             True,
+        ),
+        (
+            # Most likely the same server, started again; a change of its model is read from its replies.
+            changed(judge={**SNAPSHOT["judge"], "base_url": "http://j:2/v1"}),
+            "judge",
+            "Juno at another port",
+            False,
         ),
         (
             changed(models={**SNAPSHOT["models"], "extra": {"model_id": "y"}}),
