@@ -170,6 +170,8 @@ class JudgingEstimateDoc(Document):
     """Of how many that were chosen."""
     left_out: list[str]
     """Why the others are not, a sentence for each reason."""
+    warnings: list[str]
+    """Evaluators that will have no score, and the remedy."""
     scores: int
     """How many scores there will be."""
     kept: int

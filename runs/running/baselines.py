@@ -72,6 +72,17 @@ def baseline_run(suite: Suite, number: str) -> Run | None:
     return runs.filter(number=number).first() if number else None
 
 
+def no_baseline_text(paths: Sequence[str], *, is_itself: bool = False) -> str:
+    """Say which evaluators have no baseline, or with `is_itself` none but the run itself; "" for none of them."""
+    if not paths:
+        return ""
+    have = "has" if len(paths) == 1 else "have"
+    other, remedy = "", "Make a completed run the baseline of the suite, or name one."
+    if is_itself:
+        other, remedy = "other than the run itself ", "Name another run."
+    return f"{', '.join(paths)} {have} no baseline {other}to compare outputs with, and so no score. {remedy}"
+
+
 def _check(suite: Suite, named: Run, *, is_needed: bool) -> None:
     problem = ""
     if named.suite_id != suite.pk:

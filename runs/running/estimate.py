@@ -29,6 +29,7 @@ from runs.engine.plan import baseline_paths, case_tree, judge_calls, planned_cal
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
+from runs.running.baselines import no_baseline_text
 from runs.target_kinds import target_kinds
 
 
@@ -238,14 +239,7 @@ def baseline_warning(request: EstimateRequest, groups: Iterable[CaseGroup]) -> s
         return ""
     kinds = all_kinds()
     found = (path for group in groups for path in baseline_paths(group.tree(request.root), kinds))
-    paths = list(dict.fromkeys(found))
-    if not paths:
-        return ""
-    have = "has" if len(paths) == 1 else "have"
-    return (
-        f"{', '.join(paths)} {have} no baseline to compare outputs with, and so no score. Make a completed run the "
-        "baseline of the suite, or name one."
-    )
+    return no_baseline_text(list(dict.fromkeys(found)))
 
 
 def _leaves(tree: EvaluatorSpec, case: CaseFacts) -> Iterator[tuple[str, str]]:

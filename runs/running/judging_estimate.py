@@ -35,6 +35,7 @@ class JudgingEstimate:
     judges: tuple[tuple[str, int], ...]
     evaluators: tuple[EvaluatorPlan, ...]
     left_out: tuple[str, ...]
+    warnings: tuple[str, ...]
     cost_usd: Decimal | None
     duration_ms: float | None
     basis: str
@@ -84,6 +85,7 @@ def estimate_judging(judging: JudgingPlan) -> JudgingEstimate:
         judges=_judges(judging),
         evaluators=tuple(evaluators),
         left_out=tuple(judging.left_out_texts),
+        warnings=tuple(judging.warnings),
         cost_usd=cost,
         duration_ms=None if duration is None else duration / judging.concurrency,
         basis=basis if judging.calls else "",

@@ -27,7 +27,15 @@ from runs.engine.kept_scores import (
     case_question,
     keep_scores,
 )
-from runs.engine.plan import JUDGED_AGAIN, OUTCOMES_PATH, Plan, case_tree, content_hash, read_plan
+from runs.engine.plan import (
+    JUDGED_AGAIN,
+    OUTCOMES_PATH,
+    Plan,
+    baseline_paths,
+    case_tree,
+    content_hash,
+    read_plan,
+)
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
 from runs.models.database import among
@@ -35,6 +43,7 @@ from runs.models.results import ENDED_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.stored import decode_leaf_scores
 from runs.models.suites import Case, Suite, SuiteDraft
+from runs.running.baselines import no_baseline_text
 from runs.running.retrying import HAS_OUTPUT
 from runs.running.rules import RunRules, apply_rules
 from runs.running.services import DEFAULT_CONCURRENCY, freeze
@@ -52,6 +61,9 @@ OTHER_INPUT = "the input of the case is another now, so the stored output answer
 NOTHING_CHOSEN = "No result is chosen. Change the cases or the filter."
 # The reason to judge what stands but has no score.
 NO_SCORE = "no score in the source"
+# Why an evaluator that compares outputs with a baseline's is asked for no score.
+NO_BASELINE = "no baseline to compare with"
+IS_BASELINE = "the run is the baseline itself"
 
 
 class CannotJudgeAgainError(DomainError):
@@ -125,7 +137,10 @@ class EvaluatorPlan:
     def reasons(self) -> str:
         """Say why how many scores are new, "" for none: "29 judged: another judge", "3 scored: new" without calls."""
         done = "judged" if self.calls else "scored"
-        parts = (f"{thousands(count)} {done}: {why}" for why, count in self.judged.most_common())
+        parts = (
+            f"{thousands(count)} {'not scored' if why in (NO_BASELINE, IS_BASELINE) else done}: {why}"
+            for why, count in self.judged.most_common()
+        )
         return "; ".join(parts)
 
 
@@ -157,6 +172,18 @@ class JudgingPlan:
     def left_out_texts(self) -> list[str]:
         """Say which results are left out and why, a sentence for each reason."""
         return [_left_out_text(keys, self.total, why) for why, keys in self.left_out.items()]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Say which evaluators will have no score for want of a baseline."""
+        lacking = {
+            why: [evaluator.path for evaluator in self.evaluators if evaluator.judged[why]]
+            for why in (NO_BASELINE, IS_BASELINE)
+        }
+        texts = (
+            no_baseline_text(paths, is_itself=why == IS_BASELINE) for why, paths in lacking.items()
+        )
+        return [text for text in texts if text]
 
 
 def _left_out_text(keys: Sequence[str], total: int, why: str) -> str:
@@ -369,6 +396,10 @@ class Decisions:
         self.kinds: Mapping[str, Kind] = all_kinds()
         # The scores of an imported run are another tool's.
         self.is_ours = not source.imported_from
+        # Why nothing can be compared with a baseline's output, "" if it can.
+        self.lack = "" if after.baseline else NO_BASELINE
+        if after.baseline and after.baseline["run"] == source.number:
+            self.lack = IS_BASELINE
         scores = decode_leaf_scores(source.pk, source.leaf_scores)
         self.paths = tuple(scores.scores)
         columns = zip(*scores.scores.values(), strict=True)
@@ -443,10 +474,12 @@ class Decisions:
         tree, taken = self.trees[place]
         has_score = {path for path, is_there in zip(self.paths, scored, strict=False) if is_there}
         kept = taken.standing(has_score)
+        lacking = baseline_paths(tree.root, self.kinds) if self.lack else []
+        reasons = {**taken.reasons, **dict.fromkeys(lacking, self.lack)}
         reasons = {
-            path: "" if path in kept else taken.reasons.get(path, NO_SCORE) for path in taken.paths
+            path: "" if path in kept else reasons.get(path, NO_SCORE) for path in taken.paths
         }
-        return kept, reasons, tree.calls(self.kinds, kept)
+        return kept, reasons, tree.calls(self.kinds, {*kept, *lacking})
 
     @staticmethod
     def _tree(plan: Plan, case: Case) -> JudgedTree:

@@ -58,6 +58,7 @@ from tests.support.factories import (
 from tests.support.members import make_client
 from tests.support.model_server import ModelServer, Request, completion
 from tests.support.trees import CHECK, LEAF, tree
+from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BETTER = {**LEAF, "name": "better", "kind": "pairwise", "weight": 0.0, "config": {}}
@@ -429,6 +430,7 @@ def test_judging_again_keeps_the_baseline_unless_another_is_named(
     assert (same.snapshot["baseline"]["run"], found(same)) == (old.number, found(new))
     assert len(model_server.requests) == requests + 2
     plan = plan_judging(new, JudgingRequest(baseline=other), None)
+    assert plan.warnings == []
     assert {row.path: row.reasons for row in plan.evaluators} == {
         "mentions_refund": "",
         "better": "4 judged: it is compared with another run",
@@ -438,13 +440,28 @@ def test_judging_again_keeps_the_baseline_unless_another_is_named(
     assert (changed.snapshot["baseline"]["run"], found(changed)) == (other.number, found(new))
 
     # Its own outputs say nothing; a run without a baseline takes the suite's.
+    plan = plan_judging(other, JudgingRequest(), None)
+    assert (plan.calls.total(), plan.evaluators[1].reasons) == (
+        0,
+        "4 not scored: the run is the baseline itself",
+    )
+    assert plan.warnings == [
+        "better has no baseline other than the run itself to compare outputs with, and so no score. Name another run."
+    ]
     itself = judged_again(other)
     assert {row[2] for row in found(itself).values()} == {"unscored"}
     row = EvaluatorScore.objects.filter(result__run=itself, path="better").first()
     assert row is not None
     assert row.reasoning == f"the output is that of the baseline, run #{other.number}, itself"
     drop_baseline(other, by=None)
+    form = reverse("runs:run-judge-again", args=(suite.slug, old.number))
+    page = text_of(make_client(make_user()).get(form))
+    assert "better has no baseline to compare outputs with, and so no score." in page
+    assert "Judge calls none" in page
+    assert "4 not scored: no baseline to compare with" in page
+    requests = len(model_server.requests)
     assert "baseline" not in judged_again(old).snapshot
+    assert len(model_server.requests) == requests
 
     measured = worked(measure_judge(new, MeasuringRequest(results=4, times=2), by=None))
     assert ComparedOutput.objects.filter(result__run=measured).count() == 8

@@ -252,5 +252,5 @@ def _judge_again(
     sources = find_sources(suite, options["outputs_of"])
     for source in sources:
         judging = plan_judging(source, request, None)
-        notes += [*judging.left_out_texts, estimate_judging(judging).text]
+        notes += [*judging.left_out_texts, *judging.warnings, estimate_judging(judging).text]
     return judge_again(sources, request, by=None, owner_id=process_name())
