@@ -45,11 +45,13 @@ NEAR = 1e-6
 
 
 def evaluator_details(evaluator: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
-    """Return the metrics, final evaluation or votes of an evaluator; empty without any."""
+    """Return the metrics, final evaluation, votes or who won of an evaluator; empty without any."""
     if evaluator.metrics:
         return _metrics_details(evaluator, supplies_outcomes=supplies_outcomes)
     if evaluator.final_evaluation:
         return _evaluation_details(evaluator.final_evaluation)
+    if evaluator.pair_verdict:
+        return {"verdict": evaluator.pair_verdict}
     return _vote_details(evaluator) if evaluator.rounds else {}
 
 

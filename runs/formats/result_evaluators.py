@@ -10,13 +10,14 @@ from typing import Any
 
 from evaluators.kinds import kind_for_spelling, shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError, normal_spelling
+from evaluators.kinds.pairwise import INCONCLUSIVE, SCORES
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.hybrid import SCALE, SCHEMA_VERSION, check_counts
 from evaluators.scoring.metrics import HIGHEST, metric_label
 from evaluators.scoring.samples import BRACKETS
 from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH
 from evaluators.scoring.types import Finding, Usage
-from runs.engine.plan import OUTCOMES_PATH
+from runs.engine.plan import OUTCOMES_PATH, PAIRWISE_KIND
 from runs.formats.results_writing import EvaluatorLine
 from runs.formats.tools._base import FreeNames
 from runs.specs.problems import Problem
@@ -397,6 +398,7 @@ def _evaluator(
     raw_score, scale = _on_its_scale(fields)
     pass_mark = fields.number("pass_mark")
     kind, message = _kind(spelling)
+    pair_verdict = fields.text("pairwise") if kind == PAIRWISE_KIND else ""
     return EvaluatorLine(
         name=name,
         type=COMPOSITE if is_composite else kind,
@@ -415,6 +417,7 @@ def _evaluator(
         rounds=() if is_composite else read_rounds(fields),
         spelling="" if is_composite else message,
         pass_mark=pass_mark if pass_mark is not None and pass_mark <= 1 else None,
+        pair_verdict=pair_verdict if pair_verdict in (*SCORES, INCONCLUSIVE) else "",
     )
 
 

@@ -91,8 +91,9 @@ class EvaluatorLine:
     justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10; `rounds` holds every
     vote of a deliberation, also of one that came to no score. `spelling` is the type as suite files
     spell it where that says more than the kind: `code_judge` for a script. With `is_kept` the score is that of the
-    run whose outputs were judged again. `reaches_mark` compares the score with the pass mark. `samples` are the scores
-    of its samples, 0 to 1 after negation, where it took several. Both are only written.
+    run whose outputs were judged again. `pair_verdict` is what a pairwise evaluator found: win, tie, loss or
+    inconclusive. `reaches_mark` compares the score with the pass mark. `samples` are the scores
+    of its samples, 0 to 1 after negation, where it took several. These two are only written.
     """
 
     name: str
@@ -116,6 +117,7 @@ class EvaluatorLine:
     pass_mark: float | None = None
     reaches_mark: bool | None = None
     samples: tuple[float, ...] = ()
+    pair_verdict: str = ""
 
     @property
     def sample_spread(self) -> float | None:
@@ -140,6 +142,7 @@ class EvaluatorLine:
             **({} if self.pass_mark is None else {"pass_mark": self.pass_mark}),
             **({} if self.reaches_mark is None else {"reaches_mark": self.reaches_mark}),
             **self._samples(),
+            **({"pairwise": self.pair_verdict} if self.pair_verdict else {}),
             "hits": self.found(passed=True),
             "misses": self.found(passed=False),
             "reasoning": self.reasoning,

@@ -24,6 +24,7 @@ from runs.engine.plan import (
     METRICS_KIND,
     OUTCOMES_KIND,
     OUTCOMES_PATH,
+    PAIRWISE_KIND,
     Plan,
     case_tree,
     read_plan,
@@ -89,7 +90,7 @@ SCORE_COLUMNS = (
     *("written_details", "is_kept", "sample_scores", "overall_scores"),
 )
 # Only of these are details in the file; others are many and long.
-WITH_DETAILS = (HYBRID_KIND, DELIBERATION_KIND, METRICS_KIND)
+WITH_DETAILS = (HYBRID_KIND, DELIBERATION_KIND, METRICS_KIND, PAIRWISE_KIND)
 OUTPUT_COLUMNS = ("pk", "text", "outcomes", "removed_at", "removed_by", "decision__cause")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
@@ -303,6 +304,7 @@ def _evaluator(node: EvaluatorSpec, rows: Mapping[str, Row], path: str) -> Evalu
         pass_mark=node.pass_mark,
         reaches_mark=node.reaches_mark(score) if row.state == ScoreState.SCORED else None,
         samples=_samples(node, row) if path in rows else (),
+        pair_verdict=row.written_details.get("verdict", "") if row.kind == PAIRWISE_KIND else "",
     )
 
 
@@ -396,7 +398,7 @@ TEXT_COLUMNS = ("input", "output")
 # A row names its case by key and title.
 OF_CASE = {"case": ("case", "title"), "tag": ("tags",)}
 SCORE, METRIC, DIMENSION = "score", "metric", "dimension"
-REACHES_MARK, SAMPLE_SPREAD = "reaches_mark", "sample_spread"
+REACHES_MARK, SAMPLE_SPREAD, PAIRWISE = "reaches_mark", "sample_spread", "pairwise"
 # A column of an evaluator: what it holds, the path, and the key of a metric or dimension.
 Part = tuple[str, str, str]
 
@@ -411,7 +413,8 @@ def results_csv(
     Scores are 0 to 1, `raw_score` is on the suite's `scale`, those of evaluators are after negation;
     metrics are 0 to 5, dimensions 0 to 10, costs US dollars, latencies milliseconds. `score:` columns
     are named by evaluators' paths, and so are `reaches_mark:` ones, yes or no, of those with a pass mark, and
-    `sample_spread:` ones of those with several samples; `metric:` and `dimension:` ones by the path and the key,
+    `sample_spread:` ones of those with several samples, and `pairwise:` ones, win, tie, loss or inconclusive, of those
+    that compare with a baseline; `metric:` and `dimension:` ones by the path and the key,
     `external:` ones by the source and the name, 0 to 1 or a label. Where the judge was measured, `judge_` columns
     say how far the judgings of a result differ. Raises UnreadableSnapshotError for a run of another version.
     """
@@ -436,10 +439,9 @@ def results_csv(
 
 def _scores(run: Run) -> Iterator[Part]:
     """Yield every evaluator with a score in this run, those of the suite first, each with whether it reaches its mark."""
-    stored = (
-        EvaluatorScore.objects.filter(result__run=run).order_by().values_list("path", flat=True)
-    )
-    scored = {*stored.distinct()} - {ROOT_PATH, OUTCOMES_PATH}
+    stored = EvaluatorScore.objects.filter(result__run=run).order_by().values_list("path", "kind")
+    kinds = set(stored.distinct())
+    scored = {path for path, _ in kinds} - {ROOT_PATH, OUTCOMES_PATH}
     root = read_plan(run.snapshot).root
     in_order = [path for path, _ in walk(root) if path in scored]
     marked = {*pass_marks(root)}.union(*(pass_marks(tree) for _, _, tree in run.own_trees(root)))
@@ -450,6 +452,8 @@ def _scores(run: Run) -> Iterator[Part]:
             yield REACHES_MARK, path, ""
         if path in sampled:
             yield SAMPLE_SPREAD, path, ""
+        if (path, PAIRWISE_KIND) in kinds:
+            yield PAIRWISE, path, ""
 
 
 def _judged(run: Run) -> Sequence[Part]:
@@ -488,6 +492,7 @@ def _part_scores(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
         if evaluator.reaches_mark is not None:
             scores[REACHES_MARK, path, ""] = "yes" if evaluator.reaches_mark else "no"
         scores[SAMPLE_SPREAD, path, ""] = evaluator.sample_spread
+        scores[PAIRWISE, path, ""] = evaluator.pair_verdict or None
         for metric in evaluator.metrics:
             scores[METRIC, path, str(metric["key"])] = metric.get("score")
         dimensions = (evaluator.final_evaluation or {}).get("final_dimensions", {})

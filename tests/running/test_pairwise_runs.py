@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -27,13 +29,16 @@ from runs.compare.documents import comparison_document
 from runs.compare.report import comparison_report
 from runs.compare.rules import Tolerances
 from runs.execution.run_worker import work_on_run
+from runs.files.importing_results import import_results
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
+from runs.formats.results_writing import write_results
 from runs.models.results import ComparedOutput, EvaluatorScore
 from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.models.temporary import EvaluatorTrial
 from runs.results.documents import run_detail_document
+from runs.results.files import result_lines, results_csv
 from runs.results.report import run_report
 from runs.results.runs import with_list_columns
 from runs.running.checks import CannotStartError
@@ -234,6 +239,34 @@ def check_pages(new: Run, old: Run) -> None:
         reverse("runs:compare-display", query=sides),
     ):
         assert client.get(display).status_code == 200
+
+
+def test_files_of_results_name_the_outcome_and_bring_it_back(suite: Suite) -> None:
+    old = run_against(suite, "old")
+    assert (
+        "pairwise" not in json.loads(next(write_results(result_lines(old))))["evaluator_results"][1]
+    )
+    new = run_against(suite, "new", baseline=old)
+    named = {"WIN": "win", "LOSS": "loss", "TIE": "tie", "BIAS": "inconclusive"}
+    written = list(write_results(result_lines(new)))
+    lines = {line["eval_id"]: line["evaluator_results"][1] for line in map(json.loads, written)}
+    assert {key: line["pairwise"] for key, line in lines.items()} == named
+    rows = list(csv.DictReader(io.StringIO("".join(results_csv(new)))))
+    assert {row["case"]: row["pairwise:better"] for row in rows} == named
+
+    content = "".join(written).encode()
+    [back] = import_results(content, file="new.jsonl", suite=suite, imported_by=make_user()).runs
+    assert found(back) == found(new)
+    client, place = make_client(make_user()), (suite.slug, back.number)
+    query = {"q": "pairwise.better = loss"}
+    [listed] = client.get(reverse("runs:run", args=place, query=query)).context["table"].rows
+    assert listed.key == "LOSS"
+    for key, texts in (
+        ("TIE", ("Tie Neither output is better.", "Both answers are the same.")),
+        ("LOSS", ("Loss", "output is better.", "Stars.")),
+    ):
+        page = text_of(client.get(reverse("runs:result", args=(*place, key, 1))))
+        assert [text for text in texts if text not in page] == []
 
 
 def test_what_the_baseline_did_not_answer_is_unscored_with_the_reason(suite: Suite) -> None:
