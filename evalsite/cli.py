@@ -70,8 +70,8 @@ evalsite --version tells which one this is. Environment variables are documented
 
 
 @cache
-def own_commands() -> dict[str, str]:
-    """Return a sentence about each command of Evalsite, without importing any of them."""
+def _command_files() -> dict[str, Path]:
+    """Return the module of each management command of Evalsite, in the order of their list."""
     modules = {
         path.stem: path
         for folder in FOLDERS
@@ -79,7 +79,19 @@ def own_commands() -> dict[str, str]:
     }
     names = [name for name in FIRST if name in modules]
     names += sorted(modules.keys() - set(FIRST))
-    return {**{name: _sentence(modules[name]) for name in names}, WORKER: WORKER_SENTENCE}
+    return {name: modules[name] for name in names}
+
+
+@cache
+def own_commands() -> dict[str, str]:
+    """Return a sentence about each command of Evalsite, without importing any of them."""
+    sentences = {name: _sentence(path) for name, path in _command_files().items()}
+    return {**sentences, WORKER: WORKER_SENTENCE}
+
+
+def _is_own(word: str) -> bool:
+    """Tell whether a word names a command of Evalsite, without reading the sentences of all."""
+    return word == WORKER or word in _command_files()
 
 
 def overview() -> str:
@@ -96,7 +108,7 @@ def overview() -> str:
 def command_name(word: str) -> str:
     """Return the word with underscores if that names one of our commands, else unchanged."""
     name = word.replace("-", "_")
-    return name if name in own_commands() else word
+    return name if _is_own(name) else word
 
 
 def unknown_command_message(word: str, known: Iterable[str]) -> str:
@@ -158,7 +170,7 @@ def _server(words: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return how the command names a site elsewhere: by the option, the variable, or "" for not at all."""
     if any(word.partition("=")[0] == SERVER_OPTION for word in words):
         return SERVER_OPTION
-    is_about_data = words[0] in own_commands() and words[0] not in OF_THIS_MACHINE
+    is_about_data = _is_own(words[0]) and words[0] not in OF_THIS_MACHINE
     return SERVER if is_about_data and environment.get(SERVER, "").strip() else ""
 
 
@@ -196,7 +208,7 @@ def _run_command(argv: list[str]) -> None:
         set_local_address(os.environ)
     else:
         adopt_served_settings(os.environ)
-    if not (word in own_commands() or word == BUILT_IN or word.startswith("-")):
+    if not (_is_own(word) or word == BUILT_IN or word.startswith("-")):
         known = _django_commands()
         if word not in known:
             sys.stderr.write(f"{unknown_command_message(word, known)}\n")
