@@ -1,4 +1,4 @@
-"""The calls that align a judge with people: estimate, start, read, stop and resume."""
+"""The calls that align a judge with people: estimate, start, read, stop, resume, and take a candidate."""
 
 from __future__ import annotations
 
@@ -10,20 +10,34 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evaluators.models import LanguageModel
-from runs.api.bodies import AlignBody, ResumeBody, UnusableBodyError, pointer
+from runs.api.bodies import (
+    AlignBody,
+    ResumeBody,
+    TakeCandidateBody,
+    UnusableBodyError,
+    pointer,
+)
 from runs.api.run_calls import MAY_START
 from runs.api.schema import SLUG, reads, writes
+from runs.api.suite_calls import MAY_CHANGE
 from runs.models.jobs import ModelJob
 from runs.models.suites import Suite
-from runs.reviews.alignment.documents import AlignmentDoc, AlignmentEstimateDoc, AlignmentsDoc
+from runs.reviews.alignment.documents import (
+    AlignmentDoc,
+    AlignmentEstimateDoc,
+    AlignmentsDoc,
+    TakenCandidateDoc,
+)
 from runs.reviews.alignment.planning import AlignmentRequest, plan_alignment
 from runs.reviews.alignment.services import (
     alignments,
     resume_alignment,
     start_alignment,
     stop_alignment,
+    take_candidate,
 )
 from runs.reviews.alignment.views import MAX_LISTED
+from runs.suites.drafts import get_draft
 
 ALIGNMENT = OpenApiParameter("alignment", int, "path", description="The id of an alignment.")
 PLACE = [SLUG, ALIGNMENT]
@@ -49,7 +63,7 @@ def suite_alignments(request: Request, slug: str) -> Response:
 def align(request: Request, body: AlignBody, slug: str) -> AlignmentDoc:
     """Let a model write other instructions for an evaluator, and judge held-out decisions by each of them.
 
-    Its calls are booked as those of an alignment and count in no run. Take a candidate into a draft on its page.
+    Its calls are booked as those of an alignment and count in no run. Nothing changes in the suite.
     """
     suite, asked = _asked(body, slug)
     job = start_alignment(suite, asked, by=_member(request))
@@ -97,6 +111,31 @@ def resume_alignment_call(
     """Continue an alignment that ended early: only what was not answered is asked."""
     resume_alignment(_job(slug, alignment), body.budget_usd, by=_member(request))
     return AlignmentDoc.make(_job(slug, alignment))
+
+
+@writes(
+    "Take a candidate into your draft",
+    TakenCandidateDoc,
+    body=TakeCandidateBody,
+    permission=MAY_CHANGE,
+    path=PLACE,
+    tag="reviews",
+)
+def take_candidate_call(
+    request: Request, body: TakeCandidateBody, slug: str, alignment: int
+) -> TakenCandidateDoc:
+    """Put the instructions of a candidate into your draft of the suite, which you then save on its pages."""
+    job, member = _job(slug, alignment), _member(request)
+    draft = take_candidate(
+        job,
+        body.candidate,
+        get_draft(job.suite, member).stamp,
+        by=member,
+        replaces=body.replace,
+    )
+    return TakenCandidateDoc(
+        evaluator=job.subject, candidate=body.candidate, base_version=draft.base_version
+    )
 
 
 def _asked(body: AlignBody, slug: str) -> tuple[Suite, AlignmentRequest]:

@@ -260,6 +260,15 @@ class AlignBody(Body):
     """What the alignment may cost, US dollars; null for twice the estimate."""
 
 
+class TakeCandidateBody(Body):
+    """Which candidate of an alignment goes into your draft."""
+
+    candidate: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)]
+    """Its number."""
+    replace: bool = False
+    """Whether it replaces other instructions than those with which it was compared."""
+
+
 class ResumeBody(Body):
     """How a run or an alignment is resumed."""
 

@@ -67,6 +67,11 @@ urlpatterns = [
         name="api-alignment-resume",
     ),
     path(
+        "suites/<slug:slug>/alignments/<int:alignment>/take",
+        alignment_calls.take_candidate_call,
+        name="api-alignment-take",
+    ),
+    path(
         "suites/<slug:slug>/cases",
         by_method(get=views.suite_cases, post=suite_calls.put_suite_cases),
         name="api-suite-cases",

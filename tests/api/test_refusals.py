@@ -69,7 +69,7 @@ WRITES = {
     *("runs:api-runs-judge-again", "runs:api-runs-judge-again-estimate"),
     *("runs:api-run-measure-judge", "runs:api-run-measure-judge-estimate"),
     *("runs:api-suite-alignments-estimate", "runs:api-alignment-stop"),
-    *("runs:api-alignment-resume", "runs:api-result-attempt"),
+    *("runs:api-alignment-resume", "runs:api-alignment-take"),
     *("runs:api-draft-cases", "runs:api-draft-cases-estimate"),
     *("runs:api-case-proposal-store", "runs:api-case-proposal-stop"),
     "runs:api-result-attempt",

@@ -44,6 +44,7 @@ NEEDS: Mapping[tuple[str, str], tuple[Role, Scope]] = {
             ("post", "/api/suites/{slug}/cases"),
             ("put", "/api/suites/{slug}/cases/{key}"),
             ("delete", "/api/suites/{slug}/cases/{key}"),
+            ("post", "/api/suites/{slug}/alignments/{alignment}/take"),
             ("post", "/api/suites/{slug}/draft-cases"),
             ("post", "/api/suites/{slug}/draft-cases/estimate"),
             ("post", "/api/case-proposals/{proposal}/store"),

@@ -63,6 +63,7 @@ POSTS: Mapping[str, Any] = {
     "/suites/{slug}/alignments/estimate": ALIGN,
     "/suites/{slug}/alignments/{alignment}/stop": {},
     "/suites/{slug}/alignments/{alignment}/resume": {},
+    "/suites/{slug}/alignments/{alignment}/take": {"candidate": 1},
     "/suites/{slug}/alignments": ALIGN,
     "/suites/{slug}/draft-cases/estimate": DRAFT,
     "/suites/{slug}/draft-cases": DRAFT,
@@ -117,8 +118,8 @@ def test_every_post_is_safe_to_repeat_with_a_key(admin: User) -> None:
     kept = pack_contents([result.pk])[result.pk]
     facts = {"pk": 1, "attempt": 1, "generation": 1, "status": "scored", "content": kept}
     Attempt.objects.create(result=result, ended_at=STARTED, **facts)
-    aligned, _ = make_decided_suite(slug="aligned")
-    place["alignment"] = make_alignment(aligned, subject="other").pk
+    aligned, run = make_decided_suite(slug="aligned")
+    place["alignment"] = make_alignment(aligned, run, subject="other", state="waiting").pk
     place["proposal"] = make_job(Suite.objects.get(slug="support"), ROW).pk
     for path, body in POSTS.items():
         others = {"run": "judged:1"} if "measure-judge" in path else {}

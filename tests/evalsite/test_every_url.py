@@ -391,6 +391,7 @@ PAGES: Mapping[str, Page] = {
     "runs:api-alignment": read(**SUITE, alignment=0),
     "runs:api-alignment-stop": write("editor", PAGE, **SUITE, alignment=0),
     "runs:api-alignment-resume": write("editor", NOT_JSON, **SUITE, alignment=0),
+    "runs:api-alignment-take": write("editor", NOT_JSON, **SUITE, alignment=0),
     "runs:api-judges": read(**SUITE),
     "runs:api-judge-drift": read(**SUITE),
     "runs:api-suite-views": read(**SUITE),

@@ -139,6 +139,16 @@ def test_a_finished_alignment_shows_figures_the_difference_and_cases_that_turn(
         "better", 20, 20,
     )  # fmt: skip
 
+    body = {"candidate": 2}
+    refused = editor.post(f"{address_of_api}/take", body, "application/json")
+    assert (refused.status_code, refused.json()["code"]) == (409, "cannot_align")
+    rae = make_client(make_member("editor", "rae"))
+    taken = rae.post(f"{address_of_api}/take", {"candidate": 1}, "application/json")
+    assert taken.json() == {"evaluator": "tone", "candidate": 1, "base_version": 1}
+    node = SuiteDraft.objects.get().content["evaluators"]["children"][0]
+    assert node["config"]["prompt"] == KIND
+    SuiteDraft.objects.all().delete()
+
     taken = {"candidate": "1", "stamp": get_draft(suite, make_member("viewer", "x")).stamp}
     response = editor.post(f"{address}take/", taken)
     assert response["Location"] == "/suites/support/evaluators/"

@@ -207,6 +207,17 @@ def _candidates(found: AlignmentFigures) -> list[CandidateDoc]:
     ]
 
 
+class TakenCandidateDoc(Document):
+    """A candidate that is in your draft."""
+
+    evaluator: str
+    """The path of the evaluator, as the alignment names it."""
+    candidate: int
+    """The number of the candidate."""
+    base_version: int
+    """The version of the suite that your draft changes."""
+
+
 class AlignmentsDoc(Document):
     """The newest alignments of a suite."""
 
