@@ -47,8 +47,9 @@ class JobFailedError(Exception):
 class JobBudget:
     """The budget of a job: no call begins that could exceed it, as far as the dearest call so far tells.
 
-    Nobody knows what the first call of a model costs, so it has all that is left to itself. A call is named by the
-    task that makes it.
+    Calls are told apart by the path of the evaluator that makes them, "" for those of the job itself: what a model
+    writes costs more than what it judges. Nobody knows what the first one costs, so it has all that is left to itself,
+    and does not begin where the estimate is more than that. A call is named by its task.
     """
 
     cap: Decimal | None
@@ -57,16 +58,16 @@ class JobBudget:
     reserved: dict[Any, Decimal] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def reserve(self, call: Any, model: str) -> bool:
+    async def reserve(self, call: Any, path: str, estimate_usd: Decimal = ZERO_USD) -> bool:
         """Reserve money for a call as soon as there is some; False where the budget does not cover it."""
         while self.cap is not None:
             others = sum(usd for key, usd in self.reserved.items() if key is not call)
             left = self.cap - self.spent - others
-            amount = self.dearest.get(model, left)
+            amount = self.dearest.get(path, max(left, estimate_usd))
             if left > 0 and amount <= left:
                 if call not in self.reserved:
                     # A call that is given up before it is sent has no record that would release it.
-                    call.add_done_callback(lambda ended: self.book(ended, model, None))
+                    call.add_done_callback(lambda ended: self.book(ended, path, None))
                 self.reserved[call] = amount
                 break
             if not others:
@@ -75,12 +76,12 @@ class JobBudget:
             await self.changed.wait()
         return True
 
-    def book(self, call: Any, model: str, usd: Decimal | None) -> None:
+    def book(self, call: Any, path: str, usd: Decimal | None) -> None:
         """Note what a call cost, and release what it did not."""
         self.reserved.pop(call, None)
         if usd is not None:
             self.spent += usd
-            self.dearest[model] = max(usd, self.dearest.get(model, ZERO_USD))
+            self.dearest[path] = max(usd, self.dearest.get(path, ZERO_USD))
         self.changed.set()
 
 
@@ -101,17 +102,26 @@ class JobCalls:
         self._budget = JobBudget(job.budget_usd)
         for calls in task.earlier.values():
             for record in calls.values():
-                self._budget.book(record, record.model, record.cost_usd)
+                self._budget.book(record, record.key.evaluator_path, record.cost_usd)
         # Those that were repeated, too.
         self._budget.spent = task.spent_usd
 
-    def model(self, slug: str, step: int) -> ModelJudge:
-        """Return a model that is asked in a step."""
-        return ModelJudge(self.client, self.work.models, slug, self._ledger(step, slug))
+    def model(self, slug: str, step: int, *, estimate_usd: Decimal = ZERO_USD) -> ModelJudge:
+        """Return a model that is asked in a step, where a call costs about `estimate_usd`."""
+        ledger = self._ledger(step, "", estimate_usd)
+        return ModelJudge(self.client, self.work.models, slug, ledger)
 
-    def ports(self, case: CaseFacts, target: str, step: int) -> ExecutionPorts:
-        """Return the ports by which evaluators score what a target answered to a case, in a step."""
-        ledger, plan = self._ledger(step, self.work.plan.judge), self.work.plan
+    def ports(
+        self,
+        path: str,
+        case: CaseFacts,
+        target: str,
+        step: int,
+        *,
+        estimate_usd: Decimal = ZERO_USD,
+    ) -> ExecutionPorts:
+        """Return the ports by which the evaluator at `path` scores what a target answered to a case, in a step."""
+        ledger, plan = self._ledger(step, path, estimate_usd), self.work.plan
         return ExecutionPorts(
             work=replace(self.work, plan=replace(plan, target=replace(plan.target, name=target))),
             context=TargetContext(target, case, files=self.work.files),
@@ -143,7 +153,7 @@ class JobCalls:
             jobs.forget_late_replies()
         return is_held
 
-    def _ledger(self, step: int, slug: str) -> Ledger:
+    def _ledger(self, step: int, path: str, estimate_usd: Decimal) -> Ledger:
         earlier = self._earlier.get(step, {})
 
         def recall(key: CallKey, request_hash: str) -> CallRecord | None:
@@ -151,9 +161,9 @@ class JobCalls:
 
         async def admit() -> None:
             await self.database.is_there.wait()
-            has_room = await self._budget.reserve(asyncio.current_task(), slug)
+            has_room = await self._budget.reserve(asyncio.current_task(), path, estimate_usd)
             if self.refusal:
-                self._budget.book(asyncio.current_task(), slug, None)
+                self._budget.book(asyncio.current_task(), path, None)
                 raise CallRefusedError(self.refusal)
             if not has_room:
                 self.is_budget_reached = True
@@ -161,7 +171,7 @@ class JobCalls:
                 raise CallRefusedError(self.refusal)
 
         def record(call: CallRecord) -> None:
-            self._budget.book(asyncio.current_task(), slug, call.cost_usd)
+            self._budget.book(asyncio.current_task(), path, call.cost_usd)
             self._unwritten.append((step, call))
 
         return Ledger(recall, record, admit)
@@ -202,7 +212,7 @@ class JobTask:
 
 
 async def _do(job: ModelJob, task: JobTask) -> None:
-    calls = JobCalls(job, task)
+    calls, outcome = JobCalls(job, task), job.outcome
     async with _kept(job, calls):
         outcome = storable(await task.ask_models(calls))
         await calls.write()

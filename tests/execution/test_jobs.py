@@ -148,6 +148,31 @@ def test_money_of_a_call_that_was_never_sent_is_free_for_others() -> None:
         second = asyncio.create_task(give_up())
         return [await first, await second]
 
+def test_the_first_call_is_not_made_where_the_estimate_is_more_than_the_budget(
+    model_server: ModelServer,
+) -> None:
+    model_server.behave(then=good(OPINION))
+    job = make_job(model_server, budget_usd=Decimal("0.005"))
+
+    def dear(job: ModelJob) -> Any:
+        work, _ = ask_four(job)
+
+        async def ask(calls: JobCalls) -> Any:
+            question = JudgeQuestion("test", "Question", (), OPINION_SCHEMA)
+            with pytest.raises(CallRefusedError):
+                await calls.model("mock", 0, estimate_usd=Decimal("0.006")).ask(question)
+            return {}
+
+        return work, ask
+
+    work_on_job(job.pk, {"alignment": dear})
+    job.refresh_from_db()
+    assert (job.state, job.reason) == (
+        "budget_reached", "The budget of $0.005 leaves no room for a call.",
+    )  # fmt: skip
+    assert not model_server.requests
+
+
     assert asyncio.run(main()) == [True, True]
     assert budget.reserved == {}
 

@@ -32,7 +32,7 @@ from tests.support.factories import (
     make_suite,
     make_user,
 )
-from tests.support.model_server import Request, completion
+from tests.support.model_server import USAGE, Request, completion
 from tests.support.trees import JUDGED, tree
 
 TODAY = "A good answer is long."
@@ -87,13 +87,15 @@ def is_writing(request: Request) -> bool:
     return "candidates" in (request.schema or {}).get("properties", {})
 
 
-def writes(*texts: str, then: Mapping[str, Any] | None = None) -> Any:
+def writes(
+    *texts: str, then: Mapping[str, Any] | None = None, usage: Mapping[str, Any] = USAGE
+) -> Any:
     """Write these instructions, and judge by them: kindness where they ask for it, else nothing is good."""
     reply = then or {"candidates": [{"reason": "People like it.", "text": text} for text in texts]}
 
     async def behave(request: Request) -> web.StreamResponse:
         if is_writing(request):
-            return completion(json.dumps(reply), "writer")
+            return completion(json.dumps(reply), "writer", usage=usage)
         is_good = KIND in request.text and " is kind." in request.text
         opinion = {"reasoning": "Read.", "hits": [], "misses": [], "score": 0.9 if is_good else 0.1}
         return completion(json.dumps(opinion), "mock")

@@ -147,18 +147,29 @@ def test_another_worker_goes_on_and_pays_only_for_what_was_not_answered(
 
 
 def test_a_budget_ends_it_early_and_a_larger_one_continues(suite: Suite) -> None:
-    job = done(suite, budget_usd=11 * CALL_USD)
-    assert (job.state, job.spent_usd()) == ("budget_reached", 11 * CALL_USD)
+    job = done(suite, budget_usd=26 * CALL_USD)
+    assert (job.state, job.spent_usd()) == ("budget_reached", 26 * CALL_USD)
     outcome = AlignmentOutcome.model_validate(job.outcome)
-    assert sum(map(len, outcome.opinions.values())) == 15 + 10
+    assert sum(map(len, outcome.opinions.values())) == 15 + 25
     with pytest.raises(CannotAlignError, match="is spent already"):
-        resume_alignment(job, 11 * CALL_USD, by=None)
+        resume_alignment(job, 26 * CALL_USD, by=None)
     resume_alignment(job, Decimal(1), by=None)
     tasks.work_on_job(job.pk)
     job.refresh_from_db()
     assert (job.state, job.calls.count()) == ("done", 31)
     with pytest.raises(CannotAlignError, match="nothing is left"):
         resume_alignment(job, Decimal(2), by=None)
+
+
+def test_a_judge_is_not_taken_to_cost_what_its_model_costs_as_writer(
+    suite: Suite, model_server: ModelServer
+) -> None:
+    # $0.04 in and $0.02 out.
+    usage = {"prompt_tokens": 4000, "completion_tokens": 400}
+    model_server.behave(then=writes(SHORT, KIND, usage=usage))
+    budget = Decimal("0.06") + 30 * CALL_USD
+    job = done(suite, budget_usd=budget)
+    assert (job.state, job.spent_usd()) == ("done", budget)
 
 
 def test_a_writer_that_gives_nothing_usable_fails_it_with_the_reason(
@@ -240,6 +251,10 @@ def test_what_cannot_begin_says_why_before_money_is_spent(
     assert refusal(path="gone") == "support has no evaluator 'gone'."
     assert refusal(candidates=9) == "1 to 5 candidates can be written, not 9."
     assert refusal(budget_usd=Decimal(0)) == "The budget must be more than $0."
+    too_little = refusal(budget_usd=Decimal("0.01"))
+    assert too_little.startswith(
+        "A budget of $0.010 does not cover the writer, whose call costs about $"
+    )
     unpriced = make_model(slug="free", name="Free")
     assert refusal(writer=unpriced).startswith("There are no prices for Free, so a budget cannot")
     ModelCall.objects.all().delete()

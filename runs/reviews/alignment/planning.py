@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from django.db.models import Avg, Count
 
 from evaluators.kinds import all_kinds, get_kind, prompt_versions
-from evaluators.kinds._base import Kind, Output
+from evaluators.kinds._base import JudgeQuestion, Kind, Output
 from evaluators.kinds._prompts import prompt_text
+from evaluators.model_calls.judge import CHARACTERS_A_TOKEN, PendingQuestion
 from evaluators.model_calls.models import model_spec
 from evaluators.models import ZERO_USD, LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec, walk
@@ -48,7 +49,6 @@ from runs.suites.files import suite_files
 USUAL_CANDIDATES, MAX_CANDIDATES = 3, 5
 MAX_DISAGREEMENTS, MAX_AGREEMENTS = 24, 6
 MAX_HELD_OUT = 500
-CHARACTERS_A_TOKEN = 4
 # What a reply has besides the texts: reasons and JSON.
 TOKENS_OF_A_REASON = 120
 MIN_TOKENS_OF_A_TEXT = 200
@@ -78,18 +78,44 @@ class AlignmentRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AlignmentEstimate:
-    """What an alignment asks: one call of the writer, and so many of the judge.
+class CallPrices:
+    """About what a call costs: one of the writer, and one of the judge.
 
-    `cost_usd` is None, with the `reason`, where nobody knows what a call of the judge takes. `basis` names the calls
-    that the estimate goes by.
+    The price of the judge is that of so many `known_calls`, and None where there is none.
     """
 
+    writer_usd: Decimal
+    judge_usd: Decimal | None
+    known_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentEstimate:
+    """What an alignment asks: one call of the writer, and so many of the judge."""
+
+    path: str
     writer_calls: int
     judge_calls: int
-    cost_usd: Decimal | None
-    reason: str
-    basis: str
+    prices: CallPrices
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """Return what all calls cost, None where nobody knows what one of the judge takes."""
+        if self.prices.judge_usd is None:
+            return None
+        return self.writer_calls * self.prices.writer_usd + self.judge_calls * self.prices.judge_usd
+
+    @property
+    def reason(self) -> str:
+        """Return why the cost is not known, "" where it is."""
+        return "" if self.prices.known_calls else f"no call of {self.path} in the runs to go by"
+
+    @property
+    def basis(self) -> str:
+        """Return which calls the estimate goes by."""
+        if not self.prices.known_calls:
+            return ""
+        return f"from the tokens of {counted(self.prices.known_calls, 'call')} of {self.path}"
 
     @property
     def calls(self) -> int:
@@ -403,33 +429,37 @@ def judge_calls_of(spec: AlignmentSpec) -> int:
 def _estimate(
     spec: AlignmentSpec, request: AlignmentRequest, evaluator: _Evaluator, runs: Collection[int]
 ) -> AlignmentEstimate:
-    calls = ModelCall.objects.filter(
-        run__in=runs, evaluator_path=spec.path, status__in=ANSWERED, input_tokens__isnull=False
-    )
-    judged = calls.aggregate(n=Count("pk"), sent=Avg("input_tokens"), received=Avg("output_tokens"))
-    judge_calls = judge_calls_of(spec)
     for model in {judge.slug: judge for judge in (request.writer, *evaluator.judges)}.values():
         if model_spec(model).prices is None:
             raise CannotAlignError(
                 f"There are no prices for {model.name}, so a budget cannot limit its cost. Enter them under "
                 "Language models; 0 where it costs nothing."
             )
-    if not judged["n"]:
-        reason = f"no call of {spec.path} in the runs to go by"
-        return AlignmentEstimate(1, judge_calls, None, reason, "")
-    usd = _writer_usd(spec, request.writer)
-    each = max(_price(judge, judged["sent"], judged["received"] or 0) for judge in evaluator.judges)
-    basis = f"from the tokens of {counted(judged['n'], 'call')} of {spec.path}"
-    return AlignmentEstimate(1, judge_calls, usd + judge_calls * each, "", basis)
-
-
-def _writer_usd(spec: AlignmentSpec, writer: LanguageModel) -> Decimal:
     question = writer_question(spec, read_examples(spec), ())
-    length = len(question.instructions) + sum(len(text) for _, text in question.quoted)
-    text = max(MIN_TOKENS_OF_A_TEXT, 2 * len(spec.text) // CHARACTERS_A_TOKEN)
-    return _price(
-        writer, length // CHARACTERS_A_TOKEN, spec.candidates * (text + TOKENS_OF_A_REASON)
+    prices = call_prices(spec, question, request.writer, evaluator.judges, runs)
+    return AlignmentEstimate(spec.path, 1, judge_calls_of(spec), prices)
+
+
+def call_prices(
+    spec: AlignmentSpec,
+    question: JudgeQuestion,
+    writer: LanguageModel,
+    judges: Iterable[LanguageModel],
+    runs: Collection[int],
+) -> CallPrices:
+    """Return the price of the writer's call by its texts, and of the judge's by the mean of those in runs; one query."""
+    calls = ModelCall.objects.filter(
+        run__in=runs, evaluator_path=spec.path, status__in=ANSWERED, input_tokens__isnull=False
     )
+    judged = calls.aggregate(n=Count("pk"), sent=Avg("input_tokens"), received=Avg("output_tokens"))
+    judge_usd = None
+    if judged["n"]:
+        judge_usd = max(_price(judge, judged["sent"], judged["received"] or 0) for judge in judges)
+    messages, _ = PendingQuestion(question).messages()
+    sent = sum(len(message["content"]) for message in messages) // CHARACTERS_A_TOKEN
+    text = max(MIN_TOKENS_OF_A_TEXT, 2 * len(spec.text) // CHARACTERS_A_TOKEN)
+    writer_usd = _price(writer, sent, spec.candidates * (text + TOKENS_OF_A_REASON))
+    return CallPrices(writer_usd, judge_usd, judged["n"])
 
 
 def _price(model: LanguageModel, sent: float, received: float) -> Decimal:

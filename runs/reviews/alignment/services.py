@@ -55,7 +55,15 @@ def alignments(suite: Suite) -> ModelJobQuerySet:
 
 
 def cap_usd(estimate: AlignmentEstimate, budget_usd: Decimal | None) -> Decimal:
-    """Return the budget: the one that was given, else twice the estimate; raises CannotAlignError without both."""
+    """Return the budget: the one that was given, else twice the estimate.
+
+        if budget_usd < estimate.prices.writer_usd:
+            raise CannotAlignError(
+                f"A budget of {money(budget_usd)} does not cover the writer, whose call costs about "
+                f"{money(estimate.prices.writer_usd)}. Give more, or choose another writer or fewer candidates."
+            )
+    Raises CannotAlignError without both, and where the budget does not even cover the writer.
+    """
     if budget_usd is not None:
         if budget_usd <= 0:
             raise CannotAlignError("The budget must be more than $0.")

@@ -10,7 +10,7 @@ from typing import Any
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, JudgeFailure, JudgeQuestion, Output
 from evaluators.model_calls.models import model_spec
-from evaluators.models import LanguageModel
+from evaluators.models import ZERO_USD, LanguageModel
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import Score
 from runs.engine.execute import execute
@@ -20,7 +20,13 @@ from runs.execution.jobs import AskModels, JobCalls, JobFailedError
 from runs.execution.ledger import CallRefusedError
 from runs.execution.loading import RunWork, work_outside_runs
 from runs.models.jobs import ModelJob
-from runs.reviews.alignment.planning import NO_TARGET, read_examples, read_outputs
+from runs.reviews.alignment.planning import (
+    NO_TARGET,
+    CallPrices,
+    call_prices,
+    read_examples,
+    read_outputs,
+)
 from runs.reviews.alignment.rules import TODAY
 from runs.reviews.alignment.specs import AlignmentOutcome, AlignmentSpec, Candidate, HeldOutOpinion
 from runs.reviews.alignment.writing import read_candidates, writer_question
@@ -49,12 +55,12 @@ def read_alignment(job: ModelJob) -> tuple[RunWork, AskModels]:
     """Read what an alignment needs from the database."""
     spec = AlignmentSpec.model_validate(job.request)
     slugs = judge_models(spec.node, all_kinds(), default=spec.judge)
-    models = list(LanguageModel.objects.filter(slug__in=slugs))
-    if job.model is None or len(models) < len(slugs):
+    judges = list(LanguageModel.objects.filter(slug__in=slugs))
+    if job.model is None or len(judges) < len(slugs):
         raise JobFailedError("A language model of this alignment does not exist any more.")
     root = tree_of_one(spec.path, spec.node)
     plan = Plan(suite={}, policy=spec.policy, root=root, target=NO_TARGET, judge=spec.judge)
-    models.append(job.model)
+    models = [*judges, job.model]
     work = replace(
         work_outside_runs(plan, job.suite_id),
         models={model.slug: model_spec(model) for model in models},
@@ -67,17 +73,20 @@ def read_alignment(job: ModelJob) -> tuple[RunWork, AskModels]:
     ]
     secrets = [entry.output.text for entry in held_out]
     question = writer_question(spec, read_examples(spec), secrets)
-    alignment = Alignment(spec, job.model.slug, question, held_out)
+    runs = set(job.sources.values_list("pk", flat=True))
+    prices = call_prices(spec, question, job.model, judges, runs)
+    alignment = Alignment(spec, job.model.slug, question, prices, held_out)
     return work, alignment.ask_models
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """One alignment with the question to its writer and the results that decide."""
+    """One alignment with the question to its writer, about what calls cost, and the results that decide."""
 
     spec: AlignmentSpec
     writer: str
     question: JudgeQuestion
+    prices: CallPrices
     held_out: Sequence[HeldOutOutput]
 
     async def ask_models(self, calls: JobCalls) -> Mapping[str, Any]:
@@ -103,8 +112,9 @@ class Alignment:
         return outcome.as_json()
 
     async def _write(self, calls: JobCalls) -> tuple[list[Candidate], list[str]]:
+        writer = calls.model(self.writer, WRITING, estimate_usd=self.prices.writer_usd)
         try:
-            reply = await calls.model(self.writer, WRITING).ask(self.question)
+            reply = await writer.ask(self.question)
         except JudgeFailure as failure:
             reason = failure.reason.replace(JUDGES, "its")
             raise JobFailedError(f"The writer gave no instructions: {reason}.") from failure
@@ -137,7 +147,13 @@ class Alignment:
         """Return what a text gives a result, None where a call was refused."""
         spec = self.spec
         root = tree_of_one(spec.path, spec.node_with(text))
-        ports = calls.ports(entry.case, entry.target, JUDGING + key)
+        ports = calls.ports(
+            spec.path,
+            entry.case,
+            entry.target,
+            JUDGING + key,
+            estimate_usd=self.prices.judge_usd or ZERO_USD,
+        )
         execution = Execution(
             case=entry.case,
             root=root,
