@@ -12,9 +12,9 @@ from django.db import close_old_connections, connection
 from evalsite import version
 from evaluators.sandbox.box import remove_dead_boxes
 from evaluators.sandbox.probe import MAX_WORD_LENGTH, find_sandbox
+from runs.execution import jobs, run_worker
 from runs.execution.database import note_error
 from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
-from runs.execution.run_worker import freeze_loaded_objects, release, tokens_at_work
 from runs.exports.services import WRITER
 from runs.models.database import database_now, discard_connection
 from runs.queue import WORK_ON_RUN, queue
@@ -43,15 +43,16 @@ class Heartbeat:
             self._thread.start()
 
     def stop(self) -> None:
-        """Release the runs and the export of this process, and take it off the list of workers."""
+        """Release the runs, jobs and export of this process, and take it off the list of workers."""
         self._ending.set()
         WRITER.stop()
-        release()
+        run_worker.release()
+        jobs.release()
         if self._thread is not None:
             self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        freeze_loaded_objects()
+        run_worker.freeze_loaded_objects()
         while True:
             self.send()
             touch_heartbeat_file()
@@ -107,7 +108,7 @@ def touch_heartbeat_file() -> None:
 
 def reap_and_queue() -> None:
     """Clean up after dead workers, and queue runs that could use more workers."""
-    for run_id in reap(now=database_now(), at_work=tokens_at_work()):
+    for run_id in reap(now=database_now(), at_work=run_worker.tokens_at_work()):
         queue(WORK_ON_RUN, run_id, expires_s=QUEUED_FOR_S)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -28,6 +29,7 @@ from runs.execution.database import DatabaseThread, describe_error, first_error
 from runs.execution.execution_ports import ExecutionPorts
 from runs.execution.ledger import CallRefusedError, write_job_calls
 from runs.execution.loading import Calls, RunWork, earlier_job_calls
+from runs.execution.run_worker import LAST_REPLIES_S, LATE_REPLIES_S
 from runs.execution.shared_limits import SlotKeeper
 from runs.models.jobs import JobState, ModelJob
 from runs.scripts import sandbox_in_force
@@ -37,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 WRITE_EVERY_S = 0.25
 TAKEN = "The job was stopped, or another worker has it."
+RELEASED = "The worker is about to end."
 
 
 class JobFailedError(Exception):
@@ -99,6 +102,8 @@ class JobCalls:
         self.client = ModelClient(limiter)
         self._earlier = task.earlier
         self._unwritten: list[tuple[int, CallRecord]] = []
+        # Nothing ends it before the job is over for this worker.
+        self.asking = asyncio.timeout(None)
         self._budget = JobBudget(job.budget_usd)
         for calls in task.earlier.values():
             for record in calls.values():
@@ -137,12 +142,25 @@ class JobCalls:
         """Refuse every further call."""
         self.refusal = self.refusal or reason
 
+    def abort(self, reason: str, *, late_replies_s: float) -> None:
+        """Refuse every further call, and wait that long for the replies to those in flight, which are paid for."""
+        self.close(reason)
+        until = asyncio.get_running_loop().time() + late_replies_s
+        # It has ended already where nothing is asked any more.
+        with suppress(RuntimeError):
+            self.asking.reschedule(min(until, self.asking.when() or until))
+
+    def shut_down(self) -> None:
+        """End the work on the job because the process is about to end."""
+        self.database.shut_down()
+        self.abort(RELEASED, late_replies_s=LAST_REPLIES_S)
+
     async def write(self) -> None:
         """Write the replies that came since the last time."""
         calls, self._unwritten = self._unwritten, []
         if calls and not await self.database.do(self._write, calls):
             # The heartbeat would only notice seconds later, when all calls have begun.
-            self.close(TAKEN)
+            self.abort(TAKEN, late_replies_s=LATE_REPLIES_S)
 
     def _write(self, calls: list[tuple[int, CallRecord]]) -> bool:
         """Write replies; return False when the job was stopped, or another worker has it."""
@@ -184,7 +202,7 @@ ReadJob = Callable[[ModelJob], tuple[RunWork, AskModels]]
 
 def work_on_job(job_id: int, read_jobs: Mapping[str, ReadJob]) -> None:
     """Do a job, by its purpose; do nothing when it is gone, over, or another worker has it."""
-    job = ModelJob.objects.claim(job_id, process_name())
+    job = None if _active_jobs.is_closed else ModelJob.objects.claim(job_id, process_name())
     if job is None:
         return
     try:
@@ -211,11 +229,59 @@ class JobTask:
     spent_usd: Decimal
 
 
+def release() -> None:
+    """Release the jobs that this process works on because it is about to end."""
+    _active_jobs.shut_down()
+
+
+class ActiveJobs:
+    """The jobs that one process works on, for all its threads."""
+
+    def __init__(self) -> None:
+        """Work on nothing yet."""
+        self.is_closed = False
+        self._lock = threading.Lock()
+        self._loops: dict[JobCalls, asyncio.AbstractEventLoop] = {}
+
+    @contextmanager
+    def at_work(self, calls: JobCalls) -> Iterator[None]:
+        """Let `shut_down` find the calls of a job."""
+        with self._lock:
+            self._loops[calls] = asyncio.get_running_loop()
+            if self.is_closed:
+                calls.shut_down()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._loops[calls]
+
+    def shut_down(self) -> None:
+        """Make every job end its calls and wait for another worker; take no other."""
+        with self._lock:
+            self.is_closed = True
+            for calls, loop in self._loops.items():
+                loop.call_soon_threadsafe(calls.shut_down)
+
+
+_active_jobs = ActiveJobs()
+
+
 async def _do(job: ModelJob, task: JobTask) -> None:
     calls, outcome = JobCalls(job, task), job.outcome
     async with _kept(job, calls):
-        outcome = storable(await task.ask_models(calls))
+        try:
+            async with calls.asking:
+                with _active_jobs.at_work(calls):
+                    outcome = storable(await task.ask_models(calls))
+        except TimeoutError:
+            # The ledger has what came in time.
+            if not calls.asking.expired():
+                raise
         await calls.write()
+        if calls.refusal == RELEASED:
+            await calls.database.do(job.release)
+            return
         state = JobState.DONE
         if calls.refusal:
             state = JobState.BUDGET_REACHED if calls.is_budget_reached else JobState.STOPPED
@@ -249,4 +315,4 @@ async def _keep(job: ModelJob, calls: JobCalls) -> None:
             renewed_at = time_since_boot()
             await calls.client.limiter.renew()
             if not await calls.database.do(job.keep):
-                calls.close(TAKEN)
+                calls.abort(TAKEN, late_replies_s=LATE_REPLIES_S)

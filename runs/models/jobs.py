@@ -161,6 +161,12 @@ class ModelJob(models.Model):
         """Renew the heartbeat; False when the job was stopped, or another worker has it."""
         return bool(self._held().update(heartbeat_at=database_now()))
 
+    def release(self) -> bool:
+        """Let another worker take it at once; False when it was stopped, or another worker has it already."""
+        free = {"state": JobState.WAITING, "heartbeat_at": None, "worker": "", "token": ""}
+        # A worker that shuts down says nothing against the job.
+        return bool(self._held().update(tries=0, **free))
+
     def finish(self, state: JobState, outcome: Mapping[str, Any] | None, reason: str = "") -> bool:
         """Store how it ended; a job that a person stopped stays so, and keeps what was paid for."""
         changes = {"outcome": outcome, "finished_at": database_now(), "worker": "", "token": ""}

@@ -18,14 +18,15 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan
-from runs.execution import reaper
-from runs.execution.jobs import JobBudget, JobCalls, JobFailedError, work_on_job
+from runs.execution import jobs, reaper
+from runs.execution.jobs import ActiveJobs, JobBudget, JobCalls, JobFailedError, work_on_job
 from runs.execution.ledger import CallRefusedError
 from runs.execution.loading import work_outside_runs
 from runs.models.jobs import MAX_JOB_TRIES, ModelJob
 from tests.services.processes import dead_process_name
 from tests.support.factories import make_model, make_suite
-from tests.support.model_server import ModelServer, good, status
+from tests.support.model_server import ModelServer, Request, good, hang, status
+from tests.support.run_workers import work_in_thread
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -89,6 +90,16 @@ def ask_four(job: ModelJob) -> Any:
 READ_JOBS = {"alignment": ask_four}
 
 
+def work(job_id: int) -> None:
+    work_on_job(job_id, READ_JOBS)
+
+
+async def late(request: Request) -> Any:
+    """Give an opinion once the server is released."""
+    await request.hang()
+    return await good(OPINION)(request)
+
+
 def test_a_job_goes_on_where_its_worker_was_lost_and_pays_for_no_reply_twice(
     model_server: ModelServer, queued: list[int]
 ) -> None:
@@ -137,17 +148,6 @@ def test_a_budget_is_never_exceeded_and_a_larger_one_continues(model_server: Mod
     assert (job.state, job.outcome, job.calls.count()) == ("done", {"scores": [0.7] * 4}, 4)
 
 
-def test_money_of_a_call_that_was_never_sent_is_free_for_others() -> None:
-    budget = JobBudget(Decimal(1))
-
-    async def give_up() -> bool:
-        return await budget.reserve(asyncio.current_task(), "mock")
-
-    async def main() -> list[bool]:
-        first = asyncio.create_task(give_up())
-        second = asyncio.create_task(give_up())
-        return [await first, await second]
-
 def test_the_first_call_is_not_made_where_the_estimate_is_more_than_the_budget(
     model_server: ModelServer,
 ) -> None:
@@ -172,6 +172,17 @@ def test_the_first_call_is_not_made_where_the_estimate_is_more_than_the_budget(
     )  # fmt: skip
     assert not model_server.requests
 
+
+def test_money_of_a_call_that_was_never_sent_is_free_for_others() -> None:
+    budget = JobBudget(Decimal(1))
+
+    async def give_up() -> bool:
+        return await budget.reserve(asyncio.current_task(), "mock")
+
+    async def main() -> list[bool]:
+        first = asyncio.create_task(give_up())
+        second = asyncio.create_task(give_up())
+        return [await first, await second]
 
     assert asyncio.run(main()) == [True, True]
     assert budget.reserved == {}
@@ -222,6 +233,49 @@ def test_a_worker_learns_with_its_next_reply_that_its_job_was_stopped(
     work_on_job(job.pk, {"alignment": stopped})
     job.refresh_from_db()
     assert (job.state, job.calls.count()) == ("stopped", 1)
+
+
+def test_a_worker_that_is_told_to_end_keeps_the_reply_in_flight_and_hands_its_job_back(
+    model_server: ModelServer, queued: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_server.behave(then=late)
+    job = make_job(model_server)
+    LanguageModel.objects.update(concurrency=1)
+    with monkeypatch.context() as process:
+        process.setattr(jobs, "_active_jobs", ActiveJobs())
+        worker = work_in_thread(job, work)
+        model_server.wait_for_chats(1)
+        jobs.release()
+        model_server.release()
+        worker.join(30)
+        work(job.pk)
+    assert not worker.is_alive()
+    job.refresh_from_db()
+    assert (job.state, job.worker, job.tries, job.heartbeat_at) == ("waiting", "", 0, None)
+    assert (len(model_server.requests), job.calls.filter(status="ok").count()) == (1, 1)
+
+    # Nor does it wait for a model that does not answer.
+    model_server.behave(then=hang())
+    model_server.hold()
+    with monkeypatch.context() as process:
+        process.setattr(jobs, "_active_jobs", ActiveJobs())
+        process.setattr(jobs, "LAST_REPLIES_S", 0.0)
+        worker = work_in_thread(job, work)
+        model_server.wait_for_chats(2)
+        jobs.release()
+        worker.join(30)
+    assert not worker.is_alive()
+    job.refresh_from_db()
+    assert (job.state, job.outcome, job.spent_usd()) == ("waiting", None, CALL_USD)
+    assert job.calls.get(status="connection").error == "Stopped before the answer came"
+
+    reaper.reap(now=timezone.now())
+    assert queued == [job.pk]
+    model_server.behave(then=good(OPINION))
+    work(job.pk)
+    job.refresh_from_db()
+    assert (job.state, job.outcome) == ("done", {"scores": [0.7] * 4})
+    assert (len(model_server.requests), job.spent_usd()) == (5, 4 * CALL_USD)
 
 
 def test_a_refusal_or_too_many_lost_workers_fail_a_job_with_the_reason(
