@@ -298,6 +298,8 @@ def test_two_at_once_a_form_sent_twice_and_stopping(suite: Suite) -> None:
         start_alignment(suite, request, by=make_user(role="editor", name="eva"))
     assert stop_alignment(job, by=ben)
     assert not stop_alignment(job, by=ben)
+    job.refresh_from_db()
+    assert job.finished_at == timezone.now(), "although no worker has it"
     tasks.work_on_job(job.pk)
     job.refresh_from_db()
     assert (job.state, job.reason, job.calls.count()) == ("stopped", "Stopped by ben.", 0)

@@ -15,11 +15,19 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from evaluators.model_calls import limit_policy
+from evaluators.model_calls.calls import CallOutcome
+from evaluators.models import LanguageModel
+from runs.execution import jobs
+from runs.management.commands import align
 from runs.models.jobs import ModelJob
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
 from runs.reviews.alignment import services
+from runs.reviews.alignment.planning import AlignmentRequest
+from runs.reviews.alignment.services import start_alignment
 from runs.suites.drafts import get_draft
+from runs.tasks import work_on_job
 from tests.api.site import get
 from tests.reviews.aligning import (
     CALL_USD,
@@ -31,7 +39,8 @@ from tests.reviews.aligning import (
     writes,
 )
 from tests.support.members import make_client, make_member
-from tests.support.model_server import ModelServer
+from tests.support.model_server import ModelServer, hang
+from tests.support.run_workers import work_in_thread
 
 pytestmark = pytest.mark.django_db
 LIST = "/suites/support/agreement/align/"
@@ -190,8 +199,42 @@ def test_an_alignment_that_ended_early_says_why_and_can_be_continued(
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clock")
+def test_a_writer_that_does_not_answer_can_be_stopped_and_fails_it_in_the_end(
+    model_server: ModelServer, editor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "LATE_REPLIES_S", 0.0)
+    monkeypatch.setattr(jobs, "RENEW_EVERY_S", 0.0)
+    model_server.behave(then=hang())
+    suite, _ = make_decided_suite(model_server.base_url)
+    request = AlignmentRequest("tone", LanguageModel.objects.get(), 1)
+    job = start_alignment(suite, request, by=None)
+    address = reverse("runs:alignment", args=("support", job.pk))
+    worker = work_in_thread(job, work_on_job)
+    model_server.wait_for_chats(1)
+    assert "Mock writes the candidates Decisions" in words(editor.get(address))
+    editor.post(f"{address}stop/")
+    assert "Cancelled. Stopped by ed." in words(editor.get(address))
+    worker.join(30)
+    assert not worker.is_alive(), "it does not wait for the reply"
+    job.refresh_from_db()
+    assert (job.state, job.calls.get().error) == ("stopped", "Stopped before the answer came")
+
+    ModelJob.objects.update(state="running")
+    page = words(editor.get(address))
+    assert "Mock writes the candidates; 1 try failed so far" in page
+    ModelJob.objects.update(state="stopped")
+    LanguageModel.objects.update(timeout_s=1)
+    monkeypatch.setitem(limit_policy.TRIES, CallOutcome.TIMEOUT, 1)
+    editor.post(f"{address}resume/")
+    work_on_job(job.pk)
+    reason = "The alignment failed. The writer gave no instructions: Mock: No answer within 1 s."
+    assert reason in words(editor.get(address))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("clock")
 def test_the_command_line_says_the_price_does_it_and_ends_with_what_was_found(
-    model_server: ModelServer, capsys: pytest.CaptureFixture[str]
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model_server.behave(then=writes(KIND))
     make_decided_suite(model_server.base_url)
@@ -210,3 +253,14 @@ def test_the_command_line_says_the_price_does_it_and_ends_with_what_was_found(
     with pytest.raises(SystemExit) as none_is_better:
         call_command("align", "support", "tone", budget="1", **options)
     assert none_is_better.value.code == 1
+
+    # A worker of the site takes it first, and then ends.
+    def start(*args: Any, **options: Any) -> ModelJob | None:
+        job = start_alignment(*args, **options)
+        return ModelJob.objects.claim(job.pk, "elsewhere/x/1/1")
+
+    monkeypatch.setattr(align, "start_alignment", start)
+    monkeypatch.setattr(align.time, "sleep", lambda s: ModelJob.objects.latest("pk").release())
+    with pytest.raises(SystemExit):
+        call_command("align", "support", "tone", budget="1", **options)
+    assert ModelJob.objects.latest("pk").state == "done"

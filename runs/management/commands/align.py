@@ -118,7 +118,7 @@ class Command(SiteCommand):
 
 
 def _work(job: ModelJob) -> None:
-    """Do the job here, unless workers of the site took it first; then wait for them. Ctrl-C stops it."""
+    """Do the job here, unless a worker of the site took it first; then wait for that one. Ctrl-C stops it."""
     # Only a command that works loads what asks models.
     from runs.execution.jobs import work_on_job
     from runs.reviews.alignment.worker import read_alignment
@@ -127,5 +127,7 @@ def _work(job: ModelJob) -> None:
         work_on_job(job.pk, {job.purpose: read_alignment})
         while ModelJob.objects.open().filter(pk=job.pk).exists():
             time.sleep(LOOK_EVERY_S)
+            # That worker may have ended.
+            work_on_job(job.pk, {job.purpose: read_alignment})
     except KeyboardInterrupt:
         stop_alignment(job, by=None)

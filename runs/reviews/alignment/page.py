@@ -16,7 +16,7 @@ from evaluators.templatetags.figures import counted, money, p_value, pct
 from runs import lists
 from runs.lists import ListQuery
 from runs.models.jobs import JobState, ModelJob
-from runs.models.results import Result
+from runs.models.results import ANSWERED, Result
 from runs.models.suites import SuiteDraft
 from runs.models.temporary import UNTAKEN, UNTAKEN_AFTER
 from runs.reviews.agreement import JudgeAgreement
@@ -218,12 +218,16 @@ class TurnedRow:
 
 @dataclass(frozen=True)
 class AlignmentPage:
-    """The whole page of one alignment; `earlier` ones of the same evaluator tried candidates, too."""
+    """The whole page of one alignment; `earlier` ones of the same evaluator tried candidates, too.
+
+    `answered` of its `calls` have a reply.
+    """
 
     job: ModelJob
     query: AlignmentQuery
     found: AlignmentFigures
     calls: int
+    answered: int
     spent_usd: Decimal
     earlier: int
     draft: SuiteDraft | None
@@ -238,9 +242,11 @@ class AlignmentPage:
     @property
     def activity(self) -> str:
         """Say what is being done."""
-        if not self.calls:
-            return f"{self.job.model_name} writes the candidates"
-        return f"{self.calls} of {counted(self.job.planned_calls, 'call')} answered"
+        if self.answered:
+            return f"{self.answered} of {counted(self.job.planned_calls, 'call')} answered"
+        writes = f"{self.job.model_name} writes the candidates"
+        failed = counted(self.calls, "try,tries")
+        return f"{writes}; {failed} failed so far" if self.calls else writes
 
     @property
     def spec(self) -> AlignmentSpec:
@@ -380,6 +386,7 @@ def alignment_page(job: ModelJob, query: AlignmentQuery, draft: SuiteDraft | Non
         query,
         alignment_figures(job),
         calls=job.calls.count(),
+        answered=job.calls.filter(status__in=ANSWERED).count(),
         spent_usd=job.spent_usd(),
         earlier=same.filter(pk__lt=job.pk, outcome__isnull=False).count(),
         draft=draft,

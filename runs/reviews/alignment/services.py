@@ -13,13 +13,8 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, money
 from runs.costs import CAP_TIMES
-from runs.models.jobs import (
-    OPEN_JOB_STATES,
-    RESUMABLE_JOB_STATES,
-    JobState,
-    ModelJob,
-    ModelJobQuerySet,
-)
+from runs.models.database import database_now
+from runs.models.jobs import RESUMABLE_JOB_STATES, JobState, ModelJob, ModelJobQuerySet
 from runs.models.results import CallPurpose
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
@@ -57,16 +52,16 @@ def alignments(suite: Suite) -> ModelJobQuerySet:
 def cap_usd(estimate: AlignmentEstimate, budget_usd: Decimal | None) -> Decimal:
     """Return the budget: the one that was given, else twice the estimate.
 
-        if budget_usd < estimate.prices.writer_usd:
-            raise CannotAlignError(
-                f"A budget of {money(budget_usd)} does not cover the writer, whose call costs about "
-                f"{money(estimate.prices.writer_usd)}. Give more, or choose another writer or fewer candidates."
-            )
     Raises CannotAlignError without both, and where the budget does not even cover the writer.
     """
     if budget_usd is not None:
         if budget_usd <= 0:
             raise CannotAlignError("The budget must be more than $0.")
+        if budget_usd < estimate.prices.writer_usd:
+            raise CannotAlignError(
+                f"A budget of {money(budget_usd)} does not cover the writer, whose call costs about "
+                f"{money(estimate.prices.writer_usd)}. Give more, or choose another writer or fewer candidates."
+            )
         return budget_usd
     if not estimate.cost_usd:
         raise CannotAlignError(
@@ -132,9 +127,10 @@ def start_alignment(
 def stop_alignment(job: ModelJob, *, by: User | None) -> bool:
     """Stop an open alignment; what was paid for is kept. False where it has ended."""
     with transaction.atomic():
-        still_open = ModelJob.objects.filter(pk=job.pk, state__in=OPEN_JOB_STATES)
         who = by.get_username() if by else "a command line"
-        if not still_open.update(state=JobState.STOPPED, reason=f"Stopped by {who}."):
+        changes = {"reason": f"Stopped by {who}.", "finished_at": database_now()}
+        still_open = ModelJob.objects.open().filter(pk=job.pk)
+        if not still_open.update(state=JobState.STOPPED, **changes):
             return False
         _record("stop", job, by)
     return True
