@@ -37,7 +37,7 @@ from runs.results.breakdown import (
     field_name,
 )
 from runs.results.display import MAX_KEYS, plain_keys, plain_texts
-from runs.results.groups import group_condition
+from runs.results.groups import group_filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class GroupFigure:
 
 @dataclass(frozen=True, slots=True)
 class ChangeBreakdownRow:
-    """The cases of one tag or value; `shared` of `cases` have a verdict in both runs."""
+    """The cases of one tag or value; `shared` of `cases` have a verdict in both runs.
+
+    `url` lists them, "" where no filter can be so long.
+    """
 
     name: str
     url: str
@@ -71,7 +74,7 @@ class ChangeBreakdownRow:
 class ChangeBreakdown:
     """The groups, largest first; `left_out` more are not listed, and `without` cases are in none.
 
-    `controls` is the field that chooses by what the cases are grouped.
+    `controls` is the field that chooses by what the cases are grouped, `tested` for how many tests each p is corrected.
     """
 
     by: str
@@ -79,12 +82,7 @@ class ChangeBreakdown:
     rows: Sequence[ChangeBreakdownRow]
     left_out: int
     without: int
-
-    @property
-    def tested(self) -> int:
-        """Return for how many tests each p is corrected."""
-        figures = [figure for row in self.rows for figure in row.figures]
-        return sum("p " in figure.chance for figure in figures)
+    tested: int
 
 
 def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> ChangeBreakdown:
@@ -115,7 +113,7 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
         (shares.only(at), scores.only(at))
         for at in (members[members != NOWHERE] for members in shown.values())
     ]
-    tested = _evidence(figures, comparison.seed)
+    tested = list(_evidence(figures, comparison.seed))
     return ChangeBreakdown(
         by=by,
         controls=[breakdown_control(by, keys)],
@@ -134,6 +132,7 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
         ],
         left_out=len(largest) - len(shown),
         without=without,
+        tested=sum(figure.p is not None for pair in tested for figure in pair),
     )
 
 
@@ -172,7 +171,8 @@ def _evidence(
 
 
 def _address(query: ComparisonQuery, by: str, name: str) -> str:
-    return query.address(text=str(group_condition(field_name(by), name)), show=EVERY, cell="")
+    text = group_filter(field_name(by), name)
+    return query.address(text=text, show=EVERY, cell="") if text else ""
 
 
 def _figure(paired: Paired, means: Sequence[float | None]) -> GroupFigure:

@@ -181,24 +181,25 @@ def _sums(run: Run) -> Mapping[int, tuple[tuple[float, int], tuple[float, int]]]
     }
 
 
-def group_condition(field: str, name: str | None) -> FieldComparison:
-    """Return the condition that only cases of a group meet."""
+def group_filter(field: str, name: str | None, *, within: str = "") -> str:
+    """Return the filter for the cases of a group `within` another filter, "" where no filter can be so long."""
     # A tag may have the name that stands for no tag.
     value = NOTHING if name is None else QuotedValue(name) if name.lower() == NOTHING else name
-    return FieldComparison(field, Operator.EQUAL, (value,))
+    condition = FieldComparison(field, Operator.EQUAL, (value,))
+    try:
+        text = str(All((*read_filter(within).conditions, condition)))
+        read_filter(text)
+    except FilterError:
+        return ""
+    return text
 
 
 def group_address(query: ResultsQuery, field: Field, name: str | None) -> str:
     """Return the query part of the address that lists the cases of a group, "" where it would be no filter."""
     if field.key == "state":
         return query.address(group="", state=name)
-    condition = group_condition(field.name, name)
-    try:
-        text = str(All((*read_filter(query.text).conditions, condition)))
-        read_filter(text)
-    except FilterError:
-        return ""
-    return query.address(group="", text=text)
+    text = group_filter(field.name, name, within=query.text)
+    return query.address(group="", text=text) if text else ""
 
 
 GROUP_COLUMNS = (
