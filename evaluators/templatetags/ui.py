@@ -448,12 +448,13 @@ def turns(
 ) -> dict[str, Any]:
     """Draw the first turns of a conversation; the agent's are Markdown, with the raw text one click away.
 
-    `marks` marks words in them. A single turn `is_titled` by the heading above it.
+    `marks` marks words in them. Where a heading says what they are, `is_titled`, a single turn needs no title, and
+    each of several says who speaks.
     """
     rows = [
         {
             "role": "agent" if message["role"] == "assistant" else "customer",
-            "speaker": _speaker(str(message["role"]), agent),
+            "speaker": _speaker(str(message["role"]), agent, is_titled=is_titled),
             "text": as_text(message["content"]),
             "is_text": isinstance(message["content"], str),
         }
@@ -463,7 +464,9 @@ def turns(
     return {"rows": rows, "marks": marks, "total": len(messages), "has_speakers": has_speakers}
 
 
-def _speaker(role: str, agent: str) -> str:
+def _speaker(role: str, agent: str, *, is_titled: bool) -> str:
+    if is_titled:
+        return role.capitalize()
     names = {"user": "Input", "assistant": "Output", "system": "System prompt", "tool": "Tool"}
     name = names.get(role, role.capitalize())
     return f"{name}, {agent}" if role == "assistant" and agent else name

@@ -423,9 +423,12 @@ def test_cases_are_filtered_by_their_last_verdict_and_actions_keep_to_the_filter
 
 def test_a_case_leads_to_a_run_of_itself_alone(editor: Client, suite: Suite) -> None:
     page = page_of(editor.get("/suites/support/cases/C-1/"))
-    # A heading says already what its only turn is; of several, each says it.
+    # A heading says already what its only turn is; of several, each says who speaks.
+    assert "<small>User</small>" not in page
     assert "<small>Input</small>" not in page
-    assert "<small>Input</small>" in page_of(editor.get("/suites/support/cases/returns/"))
+    several = page_of(editor.get("/suites/support/cases/returns/"))
+    assert "<small>User</small>" in several
+    assert "<small>Input</small>" not in several
     address = "/suites/support/runs/new/?case=C-1"
     assert f'href="{address}"' in page
     form = editor.get(address).context["form"]
