@@ -14,6 +14,8 @@ from evaluators.scoring.numbers import SCALE_DIGITS, rounded
 from evaluators.templatetags import figures
 from evaluators.templatetags.marks import VERDICT_WORDS
 from runs import lists
+from runs.filters.language import MAX_LENGTH, FieldComparison, Operator, QuotedValue
+from runs.filters.queries import ResultsQuery
 from runs.formats.tables import csv_text
 from runs.lists import Chip, ListQuery, NumberedPage, numbered_page
 from runs.models.reviews import Review
@@ -396,12 +398,16 @@ MATRIX_ALWAYS = ("pass", "borderline", "fail")
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """The cases that go from one verdict to another; `change` filters the list by them, "" for cases that stay."""
+    """The cases that go from one verdict to another; `change` filters the list by them, "" for cases that stay.
+
+    `query` lists the cases that stay on the page of the run, "" for others and where no filter can be so long.
+    """
 
     change: str
     label: str
     count: int
     is_chosen: bool
+    query: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,20 +434,20 @@ class FlipMatrix:
 def flip_matrix(what_if: WhatIf, chosen: str = "") -> FlipMatrix:
     """Return the matrix of verdicts; `chosen` is the change that filters the list."""
     before, after = (dict(side.distribution) for side in (what_if.before, what_if.after))
-    changes = Counter(
-        (flip.before.state, flip.after.state) for flip in what_if.flips if flip.is_flip
-    )
+    flips = [flip for flip in what_if.flips if flip.is_flip]
+    changes = Counter((flip.before.state, flip.after.state) for flip in flips)
     flipping = {*MATRIX_ALWAYS, *(state for change in changes for state in change)}
     states = [state for state in MATRIX_STATES if state in flipping]
     rows = []
     for old in states:
-        left = sum(count for (from_, _), count in changes.items() if from_ == old)
+        left = [flip.key for flip in flips if flip.before.state == old]
         cells = [
             MatrixCell(
                 change="" if old == new else f"{old}-{new}",
                 label=change_words(f"{old}-{new}"),
-                count=before.get(old, 0) - left if old == new else changes[old, new],
+                count=before.get(old, 0) - len(left) if old == new else changes[old, new],
                 is_chosen=old != new and chosen == f"{old}-{new}",
+                query=_stay_query(old, left) if old == new else "",
             )
             for new in states
         ]
@@ -449,6 +455,14 @@ def flip_matrix(what_if: WhatIf, chosen: str = "") -> FlipMatrix:
     return FlipMatrix(
         [state_mark(state) for state in states], rows, [after.get(state, 0) for state in states]
     )
+
+
+def _stay_query(state: str, flipped: Sequence[str]) -> str:
+    if not flipped:
+        return ResultsQuery(state=state_mark(state)).address()
+    text = str(FieldComparison("case", Operator.UNEQUAL, tuple(map(QuotedValue, flipped))))
+    fits = len(text) <= MAX_LENGTH
+    return ResultsQuery(state=state_mark(state), text=text).address() if fits else ""
 
 
 def matrix_file(matrix: FlipMatrix) -> str:

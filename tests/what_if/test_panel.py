@@ -19,7 +19,7 @@ from runs.models.suites import Suite, SuiteDraft
 from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import SetPolicy
 from runs.suites.services import create_suite
-from runs.what_if import stored
+from runs.what_if import panel, stored
 from runs.what_if.page import answer_what_if
 from tests.support.factories import make_run
 from tests.support.members import make_client, make_member
@@ -102,18 +102,21 @@ def test_a_cell_of_the_matrix_filters_the_list(client: Client, run: Run, ada: Us
 
 
 def test_every_cell_of_the_matrix_lists_as_many_cases_as_it_says(
-    client: Client, run: Run, ada: User
+    client: Client, run: Run, ada: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(client, run.suite, ada, autosave="1", pass_threshold="0", borderline_threshold="0")
     page = client.get(address(run.suite), {"run": "1"})
     matrix = page.text.partition('<table class="matrix"')[2].partition("</table>")[0]
     cells = re.findall(r'href="([^"]*)"\s+aria-label="[^"]*: (\d+) case', matrix)
     changes = [int(count) for url, count in cells if "change=" in url]
-    # Three verdicts before, and the cell of the one that all its cases keep.
-    assert (len(changes), len(cells)) == (2, 6)
+    # Three verdicts before, and the cells of the one that all its cases keep and of the one that some keep.
+    assert (len(changes), len(cells)) == (2, 7)
     for url, count in cells:
         assert len(client.get(url.replace("&amp;", "&")).context["table"].rows) == int(count), url
     assert sum(changes) == page.context["what_if"].answer.what_if.cases_flipped
+    monkeypatch.setattr(panel, "MAX_LENGTH", 10)
+    unlisted = client.get(address(run.suite), {"run": "1"}).text
+    assert unlisted.count("no filter can leave them out") == 1
 
 
 def test_the_editor_saves_the_draft_with_every_edit(client: Client, run: Run, ada: User) -> None:
