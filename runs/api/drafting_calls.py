@@ -77,7 +77,7 @@ class DraftCasesBody(Body):
     count: Annotated[int, Field(ge=1, le=MAX_COUNT)] = USUAL_COUNT
     """How many cases."""
     budget_usd: Dollars | None = None
-    """What the calls may cost, US dollars; null for no limit."""
+    """What the calls may cost, US dollars; null for twice the estimate."""
 
 
 class StoreDraftsBody(Body):

@@ -90,7 +90,7 @@ class CaseProposalDoc(Document):
     asked_at: datetime
     """When it was asked for."""
     budget_usd: Dollars | None
-    """The budget, US dollars; null for none."""
+    """Where it stops, US dollars: the budget, or twice the estimate without one; null without known prices."""
     cost_usd: Dollars
     """What its calls have cost so far, US dollars."""
     cases: list[DraftedCaseDoc]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -191,14 +190,7 @@ class DraftCasesForm(forms.Form):
     @cached_property
     def plan(self) -> DraftingPlan:
         """Return what a valid form would ask and cost; raises DomainError."""
-        return plan_drafting(self.suite, self._request(self.cleaned_data["budget"]))
-
-    @property
-    def cap_usd(self) -> Decimal | None:
-        """Return where a valid form stops, None for nowhere: at its budget, or else at some times the estimate."""
-        budget: Decimal | None = self.cleaned_data["budget"]
-        cost = self.plan.cost_usd
-        return CAP_TIMES * cost if budget is None and cost else budget
+        return plan_drafting(self.suite, self._request())
 
     def clean_documents(self) -> Sequence[SourceText]:
         """Read the documents; each that cannot be read says why."""
@@ -220,13 +212,13 @@ class DraftCasesForm(forms.Form):
     def start(self) -> ModelJob | None:
         """Have the cases drafted; None when refused, with the reason in the errors."""
         try:
-            request, form_key = self._request(self.cap_usd), self.cleaned_data["form_key"]
+            request, form_key = self._request(), self.cleaned_data["form_key"]
             return start_drafting(self.suite, request, by=self.member, form_key=form_key)
         except DomainError as refusal:
             self.add_error(None, str(refusal))
             return None
 
-    def _request(self, budget_usd: Decimal | None = None) -> DraftingRequest:
+    def _request(self) -> DraftingRequest:
         values = self.cleaned_data
         keys = [key.strip() for key in values["keys"].split(",") if key.strip()]
         listed = values["list"]
@@ -241,7 +233,7 @@ class DraftCasesForm(forms.Form):
             case_ids=values["case"] or None,
             query=ResultsQuery.read(QueryDict(listed)) if listed else None,
             only_failed=values["only_failed"],
-            budget_usd=budget_usd,
+            budget_usd=values["budget"],
         )
 
     def _run(self) -> Run | None:

@@ -21,6 +21,7 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.checks import check_cases
 from runs.cases.services import DRAFTED, FROM, put_cases
+from runs.costs import CAP_TIMES
 from runs.drafting.material import (
     PART_LENGTH,
     Part,
@@ -85,7 +86,10 @@ class DraftingRequest:
 
 @dataclass(frozen=True, slots=True)
 class DraftingPlan:
-    """What would be asked: the request of the job, and what its calls cost; None without known prices."""
+    """What would be asked: the request of the job, and what its calls cost; None without known prices.
+
+    `budget_usd` is where it stops: at the budget it was given, or else at `CAP_TIMES` the cost; None for nowhere.
+    """
 
     suite: Suite
     model: LanguageModel
@@ -137,7 +141,10 @@ def plan_drafting(suite: Suite, request: DraftingRequest) -> DraftingPlan:
             for sent, received in tokens
         )
         cost = sum((usd or ZERO_USD for usd in calls), ZERO_USD)
-    return DraftingPlan(suite, request.model, asked, request.run, request.budget_usd, cost)
+    budget = request.budget_usd
+    if budget is None and cost:
+        budget = CAP_TIMES * cost
+    return DraftingPlan(suite, request.model, asked, request.run, budget, cost)
 
 
 def _tokens(asked: Mapping[str, Any], part: int, wanted: int) -> tuple[int, int]:

@@ -430,9 +430,12 @@ def test_the_price_is_known_before_and_a_budget_needs_one(
     plan = plan_drafting(suite, request)
     assert plan.calls == 2
     # 5,000 tokens of replies at $50 a million, and about 1,000 of questions at $10.
-    assert Decimal("0.255") < (plan.cost_usd or 0) < Decimal("0.265")
+    assert plan.cost_usd is not None
+    assert Decimal("0.255") < plan.cost_usd < Decimal("0.265")
+    assert plan.budget_usd == 2 * plan.cost_usd
     LanguageModel.objects.update(input_price_usd_per_mtok=None)
     unpriced = LanguageModel.objects.get()
-    assert plan_drafting(suite, DraftingRequest(unpriced, description="A shop")).cost_usd is None
+    plan = plan_drafting(suite, DraftingRequest(unpriced, description="A shop"))
+    assert (plan.cost_usd, plan.budget_usd) == (None, None)
     with pytest.raises(DomainError, match="There are no prices for Mock"):
         plan_drafting(suite, DraftingRequest(unpriced, description="A", budget_usd=Decimal(1)))

@@ -15,6 +15,7 @@ from evaluators.templatetags.figures import counted, money
 from runs.cli.command import FAILED, MISUSED, SiteCommand, get_model, get_run, get_suite
 from runs.cli.files import OUT, STANDARD_OUTPUT, check_writable, write_file
 from runs.cli.terminal import print_line
+from runs.costs import CAP_TIMES
 from runs.drafting.material import SourceText, document_text
 from runs.drafting.preview import DraftedRow, Proposal
 from runs.drafting.services import (
@@ -99,7 +100,11 @@ class Command(SiteCommand):
             default=USUAL_COUNT,
             help=f"How many cases, up to {MAX_COUNT} (20).",
         )
-        parser.add_argument("--budget", metavar="USD", help="What the calls may cost, US dollars.")
+        parser.add_argument(
+            "--budget",
+            metavar="USD",
+            help=f"What the calls may cost, US dollars; {CAP_TIMES} times the estimate by default.",
+        )
         parser.add_argument(
             OUT,
             type=Path,
