@@ -5,24 +5,45 @@ same if nothing differs then. They are nearly the same if they share at least ha
 `fuzz.ratio` is at least NEAR: 200 times the length of the longest common subsequence of characters over the sum of both
 lengths (normalised indel similarity). The words of texts with fewer than FEW_WORDS do not count, and of a long text its
 beginning and its end are compared.
+
+Where a script has no spaces between words, as in Chinese, Japanese and Thai, each pair of neighbouring characters is a
+word, and so it is in a word of more than MAX_WORD_LENGTH. A text is compared with those that share most of its words,
+up to MAX_COMPARED characters of them: among very many that are alike, a near repetition can be missed, an exact one
+never.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rapidfuzz import fuzz, process
 
 NEAR, EXACT = 85.0, 100.0
 FEW_WORDS = 4
 COMPARED_LENGTH = 500
+MAX_COMPARED = 200_000
 MAX_NAMED = 3
-NOT_WORDS = re.compile(r"[\W_]+")
+MAX_WORD_LENGTH = 40
+# Vowels of Hindi and Thai are marks, which differ between words; `\w` leaves them out.
+MARKS = "".join(
+    mark for mark in map(chr, range(0x300, 0xAC00)) if unicodedata.category(mark) in ("Mn", "Mc")
+)
+NOT_WORDS = re.compile(rf"(?:[^\w{MARKS}]|_)+")
+# Thai, Lao, Burmese, Khmer, Japanese and Chinese.
+NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+WORDS = re.compile(
+    rf"(?P<unbroken>[{NO_SPACES}]+|[^\s{NO_SPACES}]{{{MAX_WORD_LENGTH + 1},}})|[^\s{NO_SPACES}]+"
+)
+NOTHING = np.array([], dtype=np.uint32)
+# An odd number, by which the number of a pair depends on the order of its characters.
+SPREAD = np.uint32(2_654_435_761)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +61,8 @@ class RepeatedCase:
 
 def compared_text(turns: Sequence[Mapping[str, Any]]) -> str:
     """Return what a case is compared by, "" for a case that says nothing."""
-    said = [turn for turn in turns if turn.get("role") == "user"] or turns
-    text = " ".join(str(turn.get("content") or "") for turn in said)
+    own = [turn for turn in turns if turn.get("role") == "user"] or turns
+    text = " ".join(str(turn.get("content") or "") for turn in own)
     plain = unicodedata.normalize("NFKC", text).casefold()
     return NOT_WORDS.sub(" ", plain).strip() or plain.strip()
 
@@ -51,51 +72,71 @@ class KnownTexts:
 
     def __init__(self, keys: Sequence[str], texts: Sequence[str]) -> None:
         """Note which words each text has."""
-        self._keys, self._texts = keys, texts
-        self._short = [*map(_shorten, texts)]
-        places: dict[str, list[int]] = {}
-        counts = []
+        self._keys = keys
+        self._exact: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
-            words = set(text.split())
-            counts.append(len(words))
-            for word in words:
-                places.setdefault(word, []).append(place)
-        self._places = {word: np.array(found) for word, found in places.items()}
-        self._counts = np.array(counts, dtype=np.int64)
+            self._exact.setdefault(text, []).append(place)
+        self._short = [*map(_shorten, texts)]
+        self._lengths = np.array([*map(len, self._short)], dtype=np.int64)
+        words = [*map(_words, self._short)]
+        self._counts = np.array([*map(len, words)], dtype=np.int64)
+        # One row for each word of each text, in the order of the words.
+        codes = np.concatenate(words or [NOTHING])
+        order = np.argsort(codes, kind="stable")
+        self._codes = codes[order]
+        self._places = np.repeat(np.arange(len(words), dtype=np.int32), self._counts)[order]
 
     def repeated_by(self, text: str, *, most: int = MAX_NAMED) -> list[RepeatedCase]:
         """Return the cases that a text repeats, those that are most alike first."""
-        if not text or not self._texts:
+        if not text or not self._keys:
             return []
-        places = self._candidates(set(text.split()))
+        exact = dict.fromkeys(self._exact.get(text, ()))
+        short = _shorten(text)
+        places = [place for place in self._candidates(short) if place not in exact]
         ratios = process.cdist(
-            [_shorten(text)],
+            [short],
             [self._short[place] for place in places],
             scorer=fuzz.ratio,
             score_cutoff=NEAR,
             dtype=np.float64,
         )[0]
-        found = [
-            RepeatedCase(self._keys[place], EXACT)
-            if self._texts[place] == text
+        near = [
             # What differs only in the middle of a long text is nearly the same.
-            else RepeatedCase(self._keys[place], min(ratio, EXACT - 0.1))
+            RepeatedCase(self._keys[place], min(ratio, EXACT - 0.1))
             for place, ratio in zip(places, ratios.tolist(), strict=True)
             if ratio >= NEAR
         ]
-        return sorted(found, key=lambda duplicate: -duplicate.ratio)[:most]
+        near.sort(key=lambda repeated: -repeated.ratio)
+        return [*(RepeatedCase(self._keys[place]) for place in exact), *near][:most]
 
-    def _candidates(self, words: set[str]) -> list[int]:
-        """Return the places of texts that share half of the words, and of those with few words."""
-        known = [self._places[word] for word in words if word in self._places]
-        shared = np.bincount(
-            np.concatenate(known) if known else np.array([], dtype=np.int64),
-            minlength=len(self._texts),
-        )
+    def _candidates(self, short: str) -> list[int]:
+        """Return the places of texts that share half of the words, and of those with few words: the best ones."""
+        words = _words(short)
+        starts, ends = (np.searchsorted(self._codes, words, side) for side in ("left", "right"))
+        rows = [self._places[start:end] for start, end in zip(starts, ends, strict=True)]
+        shared = np.bincount(np.concatenate(rows), minlength=len(self._keys))
         longer = np.maximum(self._counts, len(words))
         is_few = self._counts < FEW_WORDS if len(words) >= FEW_WORDS else longer < 2 * FEW_WORDS
-        places: list[int] = np.flatnonzero((2 * shared >= longer) | is_few).tolist()
-        return places
+        # With other lengths, no ratio reaches NEAR.
+        shortest, both = np.minimum(self._lengths, len(short)), self._lengths + len(short)
+        can_be_near = 2 * EXACT * shortest >= NEAR * both
+        places = np.flatnonzero(can_be_near & ((2 * shared >= longer) | is_few))
+        places = places[np.argsort(-shared[places] / longer[places], kind="stable")]
+        compared: list[int] = places[self._lengths[places].cumsum() <= MAX_COMPARED].tolist()
+        return compared
+
+
+def _words(short: str) -> npt.NDArray[np.uint32]:
+    """Return a number for each different word."""
+    words, pairs = [], [NOTHING]
+    for found in WORDS.finditer(short):
+        word = found[0]
+        if found["unbroken"] and len(word) > 1:
+            characters = np.frombuffer(word.encode("utf-32-le"), dtype=np.uint32)
+            pairs.append(characters[:-1] * SPREAD + characters[1:])
+        else:
+            words.append(zlib.crc32(word.encode()))
+    return np.unique(np.concatenate([np.array(words, dtype=np.uint32), *pairs]))
 
 
 def _shorten(text: str) -> str:

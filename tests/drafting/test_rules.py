@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluators.model_calls.judge import closed_schema, read_reply
+from runs.drafting import duplicates
 from runs.drafting.duplicates import NEAR, KnownTexts, compared_text
 from runs.drafting.material import (
     PART_LENGTH,
@@ -283,6 +285,15 @@ class TestDuplicates:
             ("What does shipping to Norway cost?", "What does shipping to Peru take?", ""),
             ("我的包裹在哪里", "我的包裹在哪里?", "exact"),
             ("我的包裹现在在哪里", "我的包裹在哪里", "near"),
+            ("你好,我上周买的灯坏了,可以退货吗?", "你好。我上周买的台灯坏了,可以退货吗?", "near"),
+            ("你好,我上周买的灯坏了,可以退货吗?", "请问,你们的商店周日几点开门和关门?", ""),
+            (
+                "先週買ったランプが壊れました。返品できますか",
+                "先週買ったランプが壊れました。返品できますか?",
+                "exact",
+            ),
+            ("क्या मेरा पार्सल आया है", "क्या मेरी पार्सल आयी है", "near"),
+            ("x7" * 300, f"{'x7' * 290}y", "near"),
             (LONG, f"{LONG[:700]}{LONG[720:]}", "near"),
             (LONG, LONG[::-1], ""),
             ("?!", "?!", "exact"),
@@ -300,6 +311,31 @@ class TestDuplicates:
         if found:
             assert repeated[0].is_exact is (found == "exact")
             assert repeated[0].ratio >= NEAR
+
+    def test_few_texts_without_spaces_are_compared_and_an_exact_one_is_always_found(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compared: list[str] = []
+        ratios = duplicates.process.cdist
+
+        def cdist(texts: list[str], others: list[str], **options: Any) -> Any:
+            compared.extend(others)
+            return ratios(texts, others, **options)
+
+        monkeypatch.setattr(duplicates.process, "cdist", cdist)
+        chosen = random.Random(1)
+        characters = [chr(0x4E00 + number) for number in range(2000)]
+        unlike = ["".join(chosen.choices(characters, k=900)) for _ in range(50)]
+        known = KnownTexts([str(n) for n in range(50)], unlike)
+        assert [each.key for each in known.repeated_by(unlike[7][:-9])] == ["7"]
+        assert compared == [unlike[7]]
+
+        compared.clear()
+        alike = [f"{unlike[0]}{character}" for character in characters[:400]]
+        known = KnownTexts([str(n) for n in range(400)], alike)
+        first, *others = known.repeated_by(alike[-1])
+        assert (first.key, first.is_exact, len(others)) == ("399", True, 2)
+        assert sum(map(len, compared)) <= duplicates.MAX_COMPARED
 
     def test_a_conversation_is_compared_by_what_its_user_says(self) -> None:
         turns = [
