@@ -233,24 +233,39 @@ def outcome_samples(root: EvaluatorSpec) -> int:
 
 
 def judge_calls(
-    root: EvaluatorSpec, kinds: Mapping[str, Kind], *, outcomes_by: PolicySpec | None = None
+    root: EvaluatorSpec,
+    kinds: Mapping[str, Kind],
+    *,
+    outcomes_by: PolicySpec | None = None,
+    has_baseline: bool = True,
 ) -> int:
     """Return how many judge calls one execution makes when no gate fails and nothing is repeated.
 
     `outcomes_by` is the policy by which the case's expected outcomes are judged, None for a case
-    without any. Agents that judge count like models.
+    without any. Agents that judge count like models. Without a baseline, evaluators that need one make no call.
     """
-    return planned_calls_by_judge(root, kinds, outcomes_by=outcomes_by).total()
+    calls = planned_calls_by_judge(root, kinds, outcomes_by=outcomes_by, has_baseline=has_baseline)
+    return calls.total()
 
 
 def planned_calls_by_judge(
-    root: EvaluatorSpec, kinds: Mapping[str, Kind], *, outcomes_by: PolicySpec | None = None
+    root: EvaluatorSpec,
+    kinds: Mapping[str, Kind],
+    *,
+    outcomes_by: PolicySpec | None = None,
+    has_baseline: bool = True,
 ) -> Counter[tuple[str, str]]:
     """Return the calls that `judge_calls` counts by judge.
 
     A judge is ("model", slug), with "" for the run's judge, or ("agent", name of the target).
     """
-    asked = Counter(judge for _, node in walk(root) for judge in asked_judges(node, kinds))
+    lacking = () if has_baseline else baseline_paths(root, kinds)
+    asked = Counter(
+        judge
+        for path, node in walk(root)
+        if path not in lacking
+        for judge in asked_judges(node, kinds)
+    )
     if outcomes_by is not None and needs_outcomes_call(root, kinds, outcomes_by):
         asked["model", ""] += outcome_samples(root)
     return asked
@@ -262,6 +277,7 @@ def retry_judge_calls(
     path: str,
     *,
     outcomes_by: PolicySpec | None = None,
+    has_baseline: bool = True,
 ) -> int:
     """Return how many judge calls one execution makes when only the evaluator at the path scores again.
 
@@ -270,7 +286,10 @@ def retry_judge_calls(
     if path == OUTCOMES_PATH:
         is_judged = outcomes_by is not None and needs_outcomes_call(root, kinds, outcomes_by)
         return outcome_samples(root) if is_judged else 0
-    in_line = (node for place, node in walk(root) if is_nested(place, path))
+    lacking = () if has_baseline else baseline_paths(root, kinds)
+    in_line = (
+        node for place, node in walk(root) if is_nested(place, path) and place not in lacking
+    )
     return sum(len(asked_judges(node, kinds)) for node in in_line)
 
 

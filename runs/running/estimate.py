@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
 
@@ -25,7 +25,13 @@ from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted, money
-from runs.engine.plan import baseline_paths, case_tree, judge_calls, planned_calls_by_judge
+from runs.engine.plan import (
+    BASELINE,
+    baseline_paths,
+    case_tree,
+    judge_calls,
+    planned_calls_by_judge,
+)
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -235,7 +241,7 @@ def unscorable_warnings(root: EvaluatorSpec, groups: Iterable[CaseGroup]) -> tup
 
 def baseline_warning(request: EstimateRequest, groups: Iterable[CaseGroup]) -> str:
     """Return a warning about evaluators that need a baseline where there is none, "" else."""
-    if request.baseline is not None or request.suite.baseline_run_id is not None:
+    if request.has_baseline:
         return ""
     kinds = all_kinds()
     found = (path for group in groups for path in baseline_paths(group.tree(request.root), kinds))
@@ -339,7 +345,7 @@ class PastRuns:
     suite: Suite
     targets: Sequence[Target]
     judges: Collection[str]
-    _trees: dict[int, tuple[EvaluatorSpec, PolicySpec]] = field(default_factory=dict)
+    _trees: dict[int, tuple[EvaluatorSpec, PolicySpec, bool]] = field(default_factory=dict)
 
     def of_target(self, target: Target) -> PastUse:
         """Return the last runs of the target in this suite, else in others, else with its model."""
@@ -389,21 +395,28 @@ class PastRuns:
         """Return the planned judge calls of one execution of a run, for that share of cases with outcomes."""
         if not self._trees:
             kept = Run.objects.filter(pk__in=[judged.pk for judged in self.judged.runs])
-            rows = kept.values_list("pk", "snapshot__evaluators", "snapshot__policy")
+            parts = ("evaluators", "policy", BASELINE)
+            rows = kept.values_list("pk", *(f"snapshot__{part}" for part in parts))
             self._trees = {
-                pk: (EvaluatorSpec.model_validate(tree), PolicySpec.model_validate(policy))
-                for pk, tree, policy in rows
+                pk: (
+                    EvaluatorSpec.model_validate(tree),
+                    PolicySpec.model_validate(policy),
+                    bool(baseline),
+                )
+                for pk, tree, policy, baseline in rows
             }
-        root, policy = self._trees[run.pk]
-        return judge_calls_per_execution(root, policy, outcomes)
+        root, policy, has_baseline = self._trees[run.pk]
+        return judge_calls_per_execution(root, policy, outcomes, has_baseline=has_baseline)
 
 
 def judge_calls_per_execution(
-    root: EvaluatorSpec, policy: PolicySpec, outcomes: Decimal
+    root: EvaluatorSpec, policy: PolicySpec, outcomes: Decimal, *, has_baseline: bool
 ) -> Decimal:
     """Return the mean judge calls of one execution when that share (0 to 1) has expected outcomes."""
-    kinds = all_kinds()
-    with_them, without = judge_calls(root, kinds, outcomes_by=policy), judge_calls(root, kinds)
+    with_them, without = (
+        judge_calls(root, all_kinds(), outcomes_by=outcomes_by, has_baseline=has_baseline)
+        for outcomes_by in (policy, None)
+    )
     return outcomes * with_them + (1 - outcomes) * without
 
 
@@ -438,7 +451,10 @@ def planned_judge_calls(request: EstimateRequest) -> Judges:
 
     `planned_calls_by_judge` names the judges.
     """
-    kinds, calls = all_kinds(), Judges()
+    calls = Judges()
+    count_calls = partial(
+        planned_calls_by_judge, kinds=all_kinds(), has_baseline=request.has_baseline
+    )
     cases, with_outcomes = request.cases, request.with_outcomes
     own = _current_cases(request.suite).filter(evaluators__isnull=False)
     rows = request.choice.read(
@@ -452,10 +468,10 @@ def planned_judge_calls(request: EstimateRequest) -> Judges:
     for (written, append, has_outcomes), count in groups.items():
         tree = case_tree(request.root, json.loads(written), append=append)
         policy = request.policy if has_outcomes else None
-        _add(calls, planned_calls_by_judge(tree, kinds, outcomes_by=policy), count)
+        _add(calls, count_calls(tree, outcomes_by=policy), count)
         cases, with_outcomes = cases - count, with_outcomes - count * has_outcomes
     for policy, count in ((request.policy, with_outcomes), (None, cases - with_outcomes)):
-        _add(calls, planned_calls_by_judge(request.root, kinds, outcomes_by=policy), count)
+        _add(calls, count_calls(request.root, outcomes_by=policy), count)
     return +calls
 
 
@@ -542,6 +558,11 @@ class EstimateRequest:
     def executions(self) -> int:
         """Return the executions of one run."""
         return self.cases * self.repetitions
+
+    @property
+    def has_baseline(self) -> bool:
+        """Tell whether there is a run whose outputs its own are compared with."""
+        return self.baseline is not None or self.suite.baseline_run_id is not None
 
     @property
     def outcomes(self) -> Decimal:
@@ -682,8 +703,10 @@ def _evaluation(request: EstimateRequest, past: PastRuns, executions: int) -> Es
     runs = [run for run in past.judged.runs if planned[run.pk]]
     if not runs:
         return EstimatedCost(None, reason=NO_JUDGE_RUN)
-    wanted = judge_calls_per_execution(request.root, request.policy, request.outcomes) * executions
-    return cost(runs, "evaluation", planned, wanted)
+    each = judge_calls_per_execution(
+        request.root, request.policy, request.outcomes, has_baseline=request.has_baseline
+    )
+    return cost(runs, "evaluation", planned, each * executions)
 
 
 def _basis(parts: Sequence[TargetEstimate]) -> str:

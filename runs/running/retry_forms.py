@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -149,11 +150,10 @@ def _judge_calls(run: Run, chosen: QuerySet[Result], path: str) -> int:
     plan, kinds, total = read_plan(run.snapshot), all_kinds(), 0
     for root, has_outcomes, count in _trees(plan.root, chosen):
         policy = plan.policy if has_outcomes and plan.judge else None
-        if path:
-            calls = retry_judge_calls(root, kinds, path, outcomes_by=policy)
-        else:
-            calls = judge_calls(root, kinds, outcomes_by=policy)
-        total += calls * count
+        count_calls = partial(retry_judge_calls, path=path) if path else judge_calls
+        total += count * count_calls(
+            root, kinds, outcomes_by=policy, has_baseline=plan.baseline is not None
+        )
     return total
 
 

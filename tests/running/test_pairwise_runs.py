@@ -382,18 +382,28 @@ def test_page_program_and_command_line_name_the_baseline(
         "concurrency": 4,
         "judge": suite.judge_id,
     }
-    page = client.post(form_url, {**filled, "preview": "1"}).content.decode()
+    page = text_of(client.post(form_url, {**filled, "preview": "1"}))
     assert "None yet" in page
     assert "better has no baseline to compare outputs with, and so no score" in page
-    assert "up to 8" in " ".join(page.split())
+    assert "Judge calls none" in page
     old, again = run_against(suite, "old"), run_against(suite, "old")
     make_baseline(old, by=None)
+    page = text_of(client.post(form_url, {**filled, "preview": "1"}))
+    assert "no baseline" not in page
+    assert "Judge calls up to 8 judge 8" in page
+    # Runs without a baseline asked nobody, so their cost says nothing about that of these calls.
+    assert "no finished run with this judge yet" in page
     assert "The suite&#x27;s, #1" in client.get(form_url).content.decode()
 
-    # The page, and the form that repeats the run.
+    # The page, and the forms that repeat the run or its results.
     assert client.post(form_url, {**filled, "baseline": again.number}).status_code == 302
     started = Run.objects.latest("pk")
     assert started.snapshot["baseline"]["run"] == again.number
+    work_on_run(started.pk)
+    for number, is_asked in ((old.number, False), (started.number, True)):
+        ask = reverse("runs:run-retry-ask", args=(suite.slug, number))
+        asked = text_of(client.post(ask, {"everything": "on"}))
+        assert ("up to 8 calls of judge" in asked, "4 of 4 results" in asked) == (is_asked, True)
     repeated = client.get(form_url, {"again": started.number}).content.decode()
     assert re.search(r'<option value="2"\s+selected', repeated)
     assert client.post(form_url, {**filled, "baseline": 99}).status_code == 422
