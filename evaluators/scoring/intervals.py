@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 RESAMPLES = 2000
 LEVEL = 0.95
+# A smaller p is unlikely to be chance.
+SIGNIFICANCE = 0.05
 Z = 1.959963984540054
 # Drawing a kind of case takes about this many times as long as drawing one case.
 KIND_COST = 4

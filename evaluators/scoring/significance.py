@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluators.scoring.intervals import RESAMPLES
+from evaluators.scoring.intervals import RESAMPLES, SIGNIFICANCE
 from evaluators.scoring.numbers import rounded
 
-SIGNIFICANCE = 0.05
 MIN_CASES = 10
 # Sums of the same floats in another order may differ by this much.
 NO_DISTANCE = 1e-9

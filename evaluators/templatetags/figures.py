@@ -96,6 +96,13 @@ def p_value(p: float | None) -> str:
     return f"p = {p:.3f}" if p < COARSE_P else f"p = {p:.2f}"
 
 
+def chance_words(p: float | None, *, is_clear: bool) -> str:
+    """Say what a p means: `unlikely to be chance (p = 0.034)`."""
+    if p is None:
+        return "too few cases"
+    return f"{'unlikely to be' if is_clear else 'could be'} chance ({p_value(p)})"
+
+
 def threshold(share: AnyNumber | None) -> str:
     """Format a threshold of 0 to 1 exactly, without needless digits: `80%`."""
     if share is None:

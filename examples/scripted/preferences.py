@@ -9,7 +9,7 @@ from scripted.asking import Asked
 from scripted.marking import Guide, Marked, mark
 
 HASTY = "scripted-judge-hasty"
-# How far apart answers must be to be told apart.
+# One answer is better if its marks are higher by at least this.
 CLEAR, CLEAR_TO_HASTY = 0.05, 0.6
 PLACES = ("first", "second")
 

@@ -14,7 +14,7 @@ from django.db.models.functions import Cast
 from pydantic_core import from_json
 
 from evaluators.scoring.significance import evidence
-from evaluators.templatetags.figures import MISSING, delta, pct
+from evaluators.templatetags.figures import MISSING, chance_words, delta, pct
 from runs.compare.changes import EVERY, ComparisonQuery
 from runs.compare.comparison import Comparison
 from runs.compare.evidence import (
@@ -33,7 +33,6 @@ from runs.results.breakdown import (
     MAX_GROUPS,
     TAGS,
     breakdown_control,
-    chance_words,
     field_name,
 )
 from runs.results.display import MAX_KEYS, plain_keys, plain_texts

@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evaluators.scoring.intervals import RESAMPLES
+from evaluators.scoring.intervals import RESAMPLES, SIGNIFICANCE
 from evaluators.scoring.numbers import percent
-from evaluators.scoring.significance import SIGNIFICANCE
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import Conclusion, conclude, judge_changes, judge_noise
 from runs.compare.evidence import MeasuredChange

@@ -11,12 +11,11 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluators.scoring.intervals import RESAMPLES
+from evaluators.scoring.intervals import RESAMPLES, SIGNIFICANCE
 from evaluators.scoring.numbers import mean, rounded
 from evaluators.scoring.significance import (
     MIN_CASES,
     NO_DISTANCE,
-    SIGNIFICANCE,
     Evidence,
     evidence,
     holm,

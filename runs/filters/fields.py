@@ -16,6 +16,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
+from evaluators.kinds.pairwise import INCONCLUSIVE, SCORES
 from runs.filters.language import (
     All,
     Condition,
@@ -155,7 +156,6 @@ FORMS: Mapping[ValueKind, tuple[re.Pattern[str], Mapping[str, str]]] = {
     ),
     ValueKind.COUNT: (re.compile(NUMBER + "(?P<unit>k?)"), {"": "1", "k": "1000"}),
 }
-PAIR_VERDICTS = ("win", "tie", "loss", "inconclusive")
 REVIEWS = ("waiting", "decided", "changed", "none")
 BUILT_IN = (
     Field("verdict", ValueKind.CHOICE, "verdict of the case, or why it has none", key="state", choices=STATES, can_change=True),
@@ -318,7 +318,8 @@ def _own(key: str, source: Source, kind: ValueKind, pass_mark: float | None = No
 def _pair(path: str) -> Field:
     """Return the field that asks who won by an evaluator."""
     won = "against the baseline, in any repetition"
-    return Field(f"pairwise.{path}", ValueKind.CHOICE, won, Source.PAIRWISE, path, PAIR_VERDICTS)
+    verdicts = (*SCORES, INCONCLUSIVE)
+    return Field(f"pairwise.{path}", ValueKind.CHOICE, won, Source.PAIRWISE, path, verdicts)
 
 
 def read_checked(text: str, vocabulary: Vocabulary) -> Checked:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluators.scoring.significance import Evidence, evidence_apart, holm
-from evaluators.templatetags.figures import p_value
+from evaluators.templatetags.figures import chance_words
 from runs import lists
 from runs.filters.fields import METADATA
 from runs.filters.queries import ResultsQuery
@@ -37,13 +37,6 @@ def breakdown_control(by: str, keys: Sequence[str]) -> Control:
 def field_name(by: str) -> str:
     """Return the field of a filter that asks for a group."""
     return f"{METADATA}{by}" if by else "tag"
-
-
-def chance_words(p: float | None, *, is_clear: bool) -> str:
-    """Say what the corrected p of a group means."""
-    if p is None:
-        return "too few cases"
-    return f"{'unlikely to be' if is_clear else 'could be'} chance ({p_value(p)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 from django.urls import reverse
 
-from evaluators.templatetags.figures import counted, interval, p_value, pct, thousands
+from evaluators.kinds.pairwise import INCONCLUSIVE, LOSS, TIE, WIN
+from evaluators.scoring.intervals import SIGNIFICANCE
+from evaluators.templatetags.figures import chance_words, counted, interval, pct, thousands
 from runs.documents import CASE_NAMES, FIGURES, Document
 from runs.engine.plan import BASELINE
 from runs.filters.language import FieldComparison, Operator
@@ -16,13 +18,12 @@ from runs.models.runs import Run
 from runs.summary.pairwise import PAIRWISE, PairwiseFigures
 
 Interval = tuple[float, float] | None
-SIGNIFICANT = 0.05
-# By the figure: the state in whose colour it is drawn, and the words for one and for several.
+# By the verdict: its plural, which names its figure, and the state in whose colour it is drawn.
 PARTS = {
-    "win": ("wins", "pass", "win,wins"),
-    "tie": ("ties", "borderline", "tie,ties"),
-    "loss": ("losses", "fail", "loss,losses"),
-    "inconclusive": ("inconclusive", "error", "inconclusive,inconclusive"),
+    WIN: ("wins", "pass"),
+    TIE: ("ties", "borderline"),
+    LOSS: ("losses", "fail"),
+    INCONCLUSIVE: ("inconclusive", "error"),
 }
 
 
@@ -76,8 +77,7 @@ class PairwiseRow:
         figures = self.figures
         if figures.p is None:
             return "Too few cases to tell wins and losses from chance"
-        clear = "unlikely to be chance" if figures.p < SIGNIFICANT else "could be chance"
-        return f"Wins against losses: {clear} ({p_value(figures.p)})"
+        return f"Wins against losses: {chance_words(figures.p, is_clear=figures.p < SIGNIFICANCE)}"
 
     @property
     def bias(self) -> str:
@@ -88,16 +88,15 @@ class PairwiseRow:
         of = f"{thousands(figures.leaning)} of {counted(figures.ordered, 'pair')}"
         if figures.place_p is None:
             return f"Position bias: the judge preferred a place in {of}"
-        clear = "unlikely to be chance" if figures.place_p < SIGNIFICANT else "could be chance"
         return (
             f"Position bias: in {of} the judge preferred a place, {pct(figures.first_share)} of these the first "
-            f"({interval(figures.place_interval)}); {clear} ({p_value(figures.place_p)})"
+            f"({interval(figures.place_interval)}); {chance_words(figures.place_p, is_clear=self.is_biased)}"
         )
 
     @property
     def is_biased(self) -> bool:
         """Tell whether the judge prefers a place by more than chance."""
-        return self.figures.place_p is not None and self.figures.place_p < SIGNIFICANT
+        return self.figures.place_p is not None and self.figures.place_p < SIGNIFICANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +126,23 @@ def run_pairwise(run: Run) -> RunPairwise | None:
 
 def pairwise_rows(stored: Iterable[Mapping[str, Any]]) -> list[PairwiseRow]:
     """Return a row for each evaluator by its figures, as a summary or a share link has them."""
-    return [PairwiseRow(one, _parts(one)) for one in map(PairwiseFigures.from_json, stored)]
+    every = map(PairwiseFigures.from_json, stored)
+    return [PairwiseRow(figures, _parts(figures)) for figures in every]
 
 
 def _parts(figures: PairwiseFigures) -> list[PairwisePart]:
-    counts = {verdict: getattr(figures, name) for verdict, (name, _, _) in PARTS.items()}
+    counts = {verdict: getattr(figures, plural) for verdict, (plural, _) in PARTS.items()}
     total, before, parts = sum(counts.values()), 0, []
     for verdict, count in counts.items():
         if not count:
             continue
-        _, state, words = PARTS[verdict]
+        plural, state = PARTS[verdict]
         name = f"pairwise.{figures.path}"
         parts.append(
             PairwisePart(
                 count=count,
                 state=state,
-                word=words.split(",")[count != 1],
+                word=verdict if count == 1 else plural,
                 query=str(FieldComparison(name, Operator.EQUAL, (verdict,))),
                 start_pct=before * 100 / total,
                 width_pct=count * 100 / total,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 
-from evaluators.scoring.significance import MIN_CASES, SIGNIFICANCE, Evidence, holm, mcnemar
+from evaluators.scoring.intervals import SIGNIFICANCE
+from evaluators.scoring.significance import MIN_CASES, Evidence, holm, mcnemar
 from runs.reviews.judge_choice import (
     JudgedOutput,
     JudgingFigures,
