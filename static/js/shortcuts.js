@@ -14,7 +14,11 @@ document.addEventListener("keydown", (event) => {
   }
   if (event.altKey || event.isComposing) return;
   if (event.target.closest(TYPING)) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape") {
+      // Escape leaves a search field; the browser would also empty it, and the filter would be lost.
+      if (event.target.type === "search") event.preventDefault();
+      event.target.blur();
+    }
     return;
   }
   if (document.querySelector("dialog[open]")) return;

@@ -100,6 +100,9 @@ def test_a_filter_is_written_from_suggestions_by_keyboard(run_page: Page) -> Non
     expect(run_page.get_by_role("alert")).to_contain_text("Did you mean score?")
     expect(run_page.locator("mark")).to_have_text("scoer")
     expect(offers).to_have_count(0)
+    run_page.keyboard.press("Escape")
+    expect(field).not_to_be_focused()
+    expect(field).to_have_value("verdict = fail scoer < 1")
 
 
 def test_show_more_appends_rows(run_page: Page, console: Console) -> None:
