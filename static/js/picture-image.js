@@ -143,7 +143,9 @@ function drawn(panel) {
 async function image(panel) {
   const { parts, width, height, label } = drawn(panel);
   const heading = panel.querySelector("h2");
-  const title = `${heading.textContent.replace(/\s+/g, " ").trim()} · ${document.title}`;
+  const name = heading.textContent.replace(/\s+/g, " ").trim();
+  // A picture that has a page of its own has given it its name.
+  const title = document.title.startsWith(name) ? document.title : `${name} · ${document.title}`;
   const widest = Math.max(width, length(title, heading));
   const size = { width: widest + EDGE.left + EDGE.right, height: height + EDGE.top + EDGE.bottom };
   const whole = element("svg", { xmlns: SVG, ...size });
