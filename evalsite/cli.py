@@ -29,6 +29,11 @@ OF_THIS_MACHINE = (
     *("up", "worker", "demo", "prepare", "check", "createadmin", "login_link", "completion"),
     *("validate", "reap", "retention"),
 )
+# The way to the same end on a site elsewhere.
+BY_API = {
+    "draft": "A site elsewhere drafts cases on its Cases page, or by POST /api/v1/suites/SUITE/draft-cases. ",
+    "align": "A site elsewhere aligns on its Agreement page, or by POST /api/v1/suites/SUITE/alignments. ",
+}
 SERVER, SERVER_OPTION = "EVALSITE_SERVER", "--server"
 WORKER = "worker"
 WORKER_SENTENCE = "Execute runs in a separate process, on this machine or another; needs Redis."
@@ -180,7 +185,7 @@ def _run_remote(words: Sequence[str], server: str) -> None:
         remedy = "Leave the option out" if server == SERVER_OPTION else "Unset the variable"
         sys.stderr.write(
             f"{words[0]} works only on the machine of the site, not with {site}; {', '.join(REMOTE[:-1])} and "
-            f"{REMOTE[-1]} do. {remedy} to use the site in EVALSITE_DATA_DIR.\n"
+            f"{REMOTE[-1]} do. {BY_API.get(words[0], '')}{remedy} to use the site in EVALSITE_DATA_DIR.\n"
         )
         sys.exit(MISUSED)
     from evalsite.remote.commands import main as run_remotely

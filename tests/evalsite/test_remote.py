@@ -357,6 +357,11 @@ def test_a_comparison_is_the_same_as_there(monkeypatch: pytest.MonkeyPatch, caps
             2,
             "list works only on the machine of the site, not with EVALSITE_SERVER",
         ),
+        (
+            ("draft", "cases", "capitals", "--server", "x"),
+            2,
+            "drafts cases on its Cases page, or by POST /api/v1/suites/SUITE/draft-cases.",
+        ),
         (("up", "--server", "x"), 2, "up works only on the machine of the site, not with --server"),
         (("import", "a.csv", "--suite", "capitals"), 3, "a.csv: No such file or directory."),
         (("import", "a.csv", "b.csv", "--suite", "capitals"), 2, "name exactly one"),
