@@ -103,13 +103,13 @@ def _resume(run: Run) -> str:
     return f"evalsite resume {run.suite.slug}{run}"
 
 
-def read_budget(text: str | None) -> Decimal | None:
-    """Return the amount of the option --budget; raises CommandError for anything else."""
+def read_budget(text: str | None, *, misused: int = NOT_EVALUATED) -> Decimal | None:
+    """Return the amount of the option --budget; raises CommandError for anything else, with the code for it."""
     try:
         amount: Decimal | None = MoneyField(required=False).clean(text)
     except ValidationError as error:
         raise CommandError(
             f"--budget is {text!r}, which is not an amount; write US dollars, such as 5 or 0.50.",
-            returncode=NOT_EVALUATED,
+            returncode=misused,
         ) from error
     return amount

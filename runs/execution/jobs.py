@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ from runs.target_kinds._base import TargetContext
 logger = logging.getLogger(__name__)
 
 WRITE_EVERY_S = 0.25
+LOOK_EVERY_S = 1.0
 TAKEN = "The job was stopped, or another worker has it."
 RELEASED = "The worker is about to end."
 
@@ -50,8 +52,8 @@ class JobFailedError(Exception):
 class JobBudget:
     """The budget of a job: no call begins that could exceed it, as far as the dearest call so far tells.
 
-    Calls are told apart by the path of the evaluator that makes them, "" for those of the job itself: what a model
-    writes costs more than what it judges. Nobody knows what the first one costs, so it has all that is left to itself,
+    The dearest call is that of the same evaluator, by its path, "" for those of the job itself: what a model writes
+    costs more than what it judges. Nobody knows what the first one costs, so it has all that is left to itself,
     and does not begin where the estimate is more than that. A call is named by its task.
     """
 
@@ -217,6 +219,14 @@ def work_on_job(job_id: int, read_jobs: Mapping[str, ReadJob]) -> None:
             logger.exception("Job %s crashed", job_id)
             reason = describe_error(error)
         job.finish(JobState.FAILED, job.outcome, reason)
+
+
+def finish_job(job_id: int, read_jobs: Mapping[str, ReadJob]) -> None:
+    """Do a job here; while another worker has it, wait for that one, and continue the job if it ends."""
+    work_on_job(job_id, read_jobs)
+    while ModelJob.objects.open().filter(pk=job_id).exists():
+        time.sleep(LOOK_EVERY_S)
+        work_on_job(job_id, read_jobs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from runs.drafting.services import start_drafting
+from runs.execution import jobs
+from runs.management.commands import draft as command
 from runs.models.jobs import ModelJob
 from runs.models.results import ResultOutput
 from runs.models.suites import Suite
@@ -49,6 +52,19 @@ def test_cases_are_listed_with_what_they_repeat_and_nothing_is_stored(
     assert "2 cases drafted by Mock for $0.002." in said
     assert "Nothing is stored" in said
     assert (suite.cases.count(), ModelJob.objects.get().budget_usd) == (1, Decimal("0.5"))
+
+
+def test_a_job_whose_worker_ends_is_continued_here(
+    suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*args: Any, **options: Any) -> ModelJob | None:
+        job = start_drafting(*args, **options)
+        return ModelJob.objects.claim(job.pk, "elsewhere/x/1/1")
+
+    monkeypatch.setattr(command, "start_drafting", start)
+    monkeypatch.setattr(jobs.time, "sleep", lambda s: ModelJob.objects.get().release())
+    draft("--description", "A shop", "--count", "2")
+    assert "2 cases drafted by Mock" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["cases.csv", "cases.jsonl"])

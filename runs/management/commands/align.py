@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import Any
 
 from django.core.management.base import CommandParser
 from django.urls import reverse
 
 from evaluators.templatetags.figures import counted, money
-from runs.cli.command import SiteCommand, full_url, get_model, get_suite
+from runs.cli.command import MISUSED, SiteCommand, full_url, get_model, get_suite
 from runs.cli.single_run import read_budget
 from runs.cli.terminal import print_line
 from runs.models.jobs import JobState, ModelJob
@@ -31,7 +30,6 @@ from runs.reviews.alignment.services import (
 )
 
 NOT_BETTER, UNFINISHED = 1, 3
-LOOK_EVERY_S = 1.0
 EPILOG = """\
 A model reads where the judge and people disagree in one half of the decisions, and writes other instructions. The judge
 scores the other half by each of them. A candidate counts only if it agrees with people more often there than chance
@@ -86,7 +84,7 @@ class Command(SiteCommand):
             options["evaluator"],
             get_model(options["writer"]),
             options["candidates"],
-            read_budget(options["budget"]),
+            read_budget(options["budget"], misused=MISUSED),
         )
         plan = plan_alignment(suite, request)
         estimate = AlignmentEstimateDoc.make(plan, request.budget_usd)
@@ -118,16 +116,12 @@ class Command(SiteCommand):
 
 
 def _work(job: ModelJob) -> None:
-    """Do the job here, unless a worker of the site took it first; then wait for that one. Ctrl-C stops it."""
+    """Do the job; Ctrl-C stops it."""
     # Only a command that works loads what asks models.
-    from runs.execution.jobs import work_on_job
+    from runs.execution.jobs import finish_job
     from runs.reviews.alignment.worker import read_alignment
 
     try:
-        work_on_job(job.pk, {job.purpose: read_alignment})
-        while ModelJob.objects.open().filter(pk=job.pk).exists():
-            time.sleep(LOOK_EVERY_S)
-            # That worker may have ended.
-            work_on_job(job.pk, {job.purpose: read_alignment})
+        finish_job(job.pk, {job.purpose: read_alignment})
     except KeyboardInterrupt:
         stop_alignment(job, by=None)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 from evaluators.templatetags.figures import counted, money
 from runs.cli.command import FAILED, MISUSED, SiteCommand, get_model, get_run, get_suite
 from runs.cli.files import OUT, STANDARD_OUTPUT, check_writable, write_file
+from runs.cli.single_run import read_budget
 from runs.cli.terminal import print_line
 from runs.costs import CAP_TIMES
 from runs.drafting.material import SourceText, document_text
@@ -32,7 +31,7 @@ from runs.drafting.services import (
     store_drafted,
 )
 from runs.drafting.writer import read_drafting
-from runs.execution.jobs import work_on_job
+from runs.execution.jobs import finish_job
 from runs.filters.queries import ResultsQuery
 from runs.formats.suite_files import case_values
 from runs.formats.tables import csv_parts
@@ -60,7 +59,6 @@ examples:
 """
 CSV, LINES = ".csv", ".jsonl"
 COLUMNS = ("key", "title", "input", "expected_output", "expected_outcomes", "tags", "metadata")
-LOOK_EVERY_S = 0.5
 
 
 class Command(SiteCommand):
@@ -126,10 +124,7 @@ class Command(SiteCommand):
         print_line(self.stderr, _price(plan_drafting(suite, request)))
         job = start_drafting(suite, request, by=None, in_background=False)
         try:
-            work_on_job(job.pk, {job.purpose: read_drafting})
-            while ModelJob.objects.get(pk=job.pk).is_open:
-                # A worker of the site was faster.
-                time.sleep(LOOK_EVERY_S)
+            finish_job(job.pk, {job.purpose: read_drafting})
         except KeyboardInterrupt:
             ModelJob.objects.filter(pk=job.pk).forget_texts()
             raise
@@ -187,7 +182,7 @@ def _request(options: dict[str, Any]) -> DraftingRequest:
         run=get_run(options["from_run"]) if options["from_run"] else None,
         query=ResultsQuery(text=options["filter"]) if options["filter"] else None,
         only_failed=options["failed"],
-        budget_usd=_dollars(options["budget"]),
+        budget_usd=read_budget(options["budget"], misused=MISUSED),
     )
 
 
@@ -197,18 +192,6 @@ def _documents(paths: Sequence[Path]) -> list[SourceText]:
     except OSError as error:
         reason = f"{error.filename} cannot be read: {error.strerror}."
         raise CommandError(reason, returncode=FAILED) from error
-
-
-def _dollars(text: str | None) -> Decimal | None:
-    if text is None:
-        return None
-    try:
-        amount = Decimal(text.lstrip("$"))
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not amount.is_finite() or amount < 0:
-        raise CommandError(f"--budget {text}: write US dollars, such as 0.50.", returncode=MISUSED)
-    return amount
 
 
 def _price(plan: DraftingPlan) -> str:
