@@ -52,6 +52,18 @@ UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
 CAP_TIMES = 2
 
 
+def budget_problem(budget_usd: Decimal, first_call_usd: Decimal, noun: str) -> str:
+    """Return why a job cannot begin within its budget, "" where it can; with fewer `noun` it asks for less."""
+    if budget_usd <= 0:
+        return "The budget must be more than $0."
+    if budget_usd < first_call_usd:
+        return (
+            f"A budget of {money(budget_usd)} does not cover the first call, which costs about {money(first_call_usd)}. "
+            f"Give more, or choose another model or fewer {noun}."
+        )
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """A target cost or a judge cost; `usd` is None where there were answers but no price is known.

@@ -158,7 +158,7 @@ def store_case_proposal(request: Request, body: StoreDraftsBody, proposal: int) 
 @writes("Stop drafting", CaseProposalDoc, permission=MAY_CHANGE, path=[PROPOSAL], tag="suites")
 def stop_case_proposal(request: Request, proposal: int) -> CaseProposalDoc:
     """End a drafting; the cases that are there stay."""
-    stop_drafting(_own(request, proposal).job)
+    stop_drafting(_own(request, proposal).job, by=_member(request))
     return proposal_document(_own(request, proposal))
 
 

@@ -14,14 +14,15 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.functions import Substr
 
+from evaluators.kinds._base import JudgeQuestion
 from evaluators.model_calls.judge import CHARACTERS_A_TOKEN, PendingQuestion
-from evaluators.model_calls.models import model_prices
+from evaluators.model_calls.models import Prices, model_prices
 from evaluators.models import COMMAND_LINE, ZERO_USD, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.checks import check_cases
 from runs.cases.services import DRAFTED, FROM, put_cases
-from runs.costs import CAP_TIMES
+from runs.costs import CAP_TIMES, budget_problem
 from runs.drafting.material import (
     PART_LENGTH,
     Part,
@@ -34,8 +35,7 @@ from runs.drafting.material import (
 from runs.drafting.preview import Proposal
 from runs.drafting.questions import MAX_METADATA, TOKENS_A_CASE, batch_question
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
-from runs.models.database import database_now
-from runs.models.jobs import JobState, ModelJob
+from runs.models.jobs import ModelJob
 from runs.models.results import CallPurpose, Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.search import conversation_text
@@ -133,27 +133,27 @@ def plan_drafting(suite: Suite, request: DraftingRequest) -> DraftingPlan:
         "batches": [[batch.part, batch.wanted] for batch in batches],
         **_suite_facts(suite),
     }
-    tokens = [_tokens(asked, part, wanted) for part, wanted in asked["batches"]]
-    cost = None
+    budget, cost = request.budget_usd, None
     if prices is not None:
-        calls = (
-            prices.cost_usd(input_tokens=sent, output_tokens=received, cached_tokens=None)
-            for sent, received in tokens
-        )
-        cost = sum((usd or ZERO_USD for usd in calls), ZERO_USD)
-    budget = request.budget_usd
-    if budget is None and cost:
-        budget = CAP_TIMES * cost
+        calls = [
+            call_usd(batch_question(asked, part=part, wanted=wanted, titles=()), wanted, prices)
+            for part, wanted in asked["batches"]
+        ]
+        cost = sum(calls, ZERO_USD)
+        if budget is not None and (problem := budget_problem(budget, calls[0], "cases")):
+            raise CannotDraftError(problem)
+        if budget is None and cost:
+            budget = CAP_TIMES * cost
     return DraftingPlan(suite, request.model, asked, request.run, budget, cost)
 
 
-def _tokens(asked: Mapping[str, Any], part: int, wanted: int) -> tuple[int, int]:
-    """Return about how many tokens a question has, and its reply."""
-    messages, _ = PendingQuestion(
-        batch_question(asked, part=part, wanted=wanted, titles=())
-    ).messages()
+def call_usd(question: JudgeQuestion, wanted: int, prices: Prices) -> Decimal:
+    """Return about what a question for so many cases costs."""
+    messages, _ = PendingQuestion(question).messages()
     characters = sum(len(message["content"]) for message in messages)
-    return characters // CHARACTERS_A_TOKEN + 1, wanted * TOKENS_A_CASE
+    sent, received = characters // CHARACTERS_A_TOKEN + 1, wanted * TOKENS_A_CASE
+    usd = prices.cost_usd(input_tokens=sent, output_tokens=received, cached_tokens=None)
+    return usd or ZERO_USD
 
 
 def _material(suite: Suite, request: DraftingRequest) -> tuple[list[Part], str]:
@@ -268,9 +268,8 @@ def start_drafting(
     """Have a model draft cases and return the job; a form that is sent twice starts one. Raises DomainError."""
     with transaction.atomic():
         held = lock_editable_suite(suite)
-        if form_key and (
-            earlier := ModelJob.objects.filter(asked_by=by, form_key=form_key).first()
-        ):
+        drafting = ModelJob.objects.filter(suite=held, purpose=CallPurpose.DRAFTING)
+        if form_key and (earlier := drafting.filter(asked_by=by, form_key=form_key).first()):
             return earlier
         plan = plan_drafting(held, request)
         job = ModelJob.objects.create(
@@ -296,15 +295,13 @@ def start_drafting(
     return job
 
 
-def stop_drafting(job: ModelJob) -> bool:
+def stop_drafting(job: ModelJob, *, by: User) -> bool:
     """End a drafting; the cases that are there stay. False when it has ended already."""
-    still_open = ModelJob.objects.filter(pk=job.pk).open()
-    changes = {
-        "state": JobState.STOPPED,
-        "reason": "It was stopped.",
-        "finished_at": database_now(),
-    }
-    return bool(still_open.update(**changes))
+    with transaction.atomic():
+        if not job.stop(by):
+            return False
+        _audit(job, "stop_draft", by, model=job.model_name)
+    return True
 
 
 def discard_drafts(job: ModelJob) -> None:

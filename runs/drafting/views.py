@@ -18,10 +18,8 @@ from runs.drafting.forms import DraftCasesForm, keep
 from runs.drafting.preview import FIELDS, Proposal
 from runs.drafting.services import RESULTS, discard_drafts, stop_drafting, store_drafted
 from runs.filters.selection import SelectionForm
-from runs.models.database import database_now
 from runs.models.jobs import ModelJob
 from runs.models.results import ANSWERED, CallPurpose
-from runs.models.runs import WorkerProcess
 from runs.requests import (
     REFUSED,
     STOP_POLLING,
@@ -127,8 +125,8 @@ def case_proposal_store(request: MemberRequest, pk: int) -> HttpResponse:
 def case_proposal_stop(request: MemberRequest, pk: int) -> HttpResponse:
     """End a drafting; the cases that are there stay."""
     proposal = _own(request, pk)
-    if not stop_drafting(proposal.job):
-        messages.info(request, "It had ended already.")
+    if not stop_drafting(proposal.job, by=request.user):
+        messages.info(request, "The drafting has ended already.")
     return redirect("runs:case-proposal", pk)
 
 
@@ -159,14 +157,13 @@ def _own(request: MemberRequest, pk: int) -> Proposal:
 def _state(proposal: Proposal) -> dict[str, Any]:
     job = proposal.job
     answered = job.calls.filter(status__in=ANSWERED).order_by()
-    alive = WorkerProcess.objects.alive(now=database_now())
     return {
         "job": job,
         "suite": proposal.suite,
         "proposal": proposal,
         "spent_usd": job.spent_usd(),
         "done": answered.values("generation").distinct().count(),
-        "lacks_worker": job.is_open and not alive.exists(),
+        "lacks_worker": job.lacks_worker(),
     }
 
 

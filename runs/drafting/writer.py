@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from evaluators.kinds._base import JudgeFailure
-from evaluators.model_calls.models import model_spec
+from evaluators.model_calls.models import Prices, model_prices, model_spec
+from evaluators.models import ZERO_USD
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from runs.drafting.questions import batch_question, read_drafts
+from runs.drafting.services import call_usd
 from runs.engine.plan import Plan, TargetPlan
 from runs.execution.jobs import AskModels, JobCalls, JobFailedError
 from runs.execution.ledger import CallRefusedError
@@ -32,16 +34,16 @@ def read_drafting(job: ModelJob) -> tuple[RunWork, AskModels]:
         models={job.model.slug: model_spec(job.model)},
         model_ids={job.model.slug: job.model.pk},
     )
-    drafting = Drafting(job.request, job.model.slug)
+    drafting = Drafting(job.request, job.model.slug, model_prices(job.model))
     return work, drafting.ask
 
 
 class Drafting:
     """The batches of a job, and the rows that they gave so far."""
 
-    def __init__(self, asked: Mapping[str, Any], model: str) -> None:
+    def __init__(self, asked: Mapping[str, Any], model: str, prices: Prices | None) -> None:
         """Begin with the first batch."""
-        self._asked, self._model = asked, model
+        self._asked, self._model, self._prices = asked, model, prices
         self._rows: list[dict[str, Any]] = []
         self._notes: list[dict[str, Any]] = []
 
@@ -51,8 +53,9 @@ class Drafting:
         for step, (part, wanted) in enumerate(self._asked["batches"]):
             titles = [row["title"] for row in self._rows if row.get("title")]
             question = batch_question(self._asked, part=part, wanted=wanted, titles=titles)
+            usd = call_usd(question, wanted, self._prices) if self._prices else ZERO_USD
             try:
-                reply = await calls.model(self._model, step).ask(question)
+                reply = await calls.model(self._model, step, estimate_usd=usd).ask(question)
             except CallRefusedError:
                 break
             except JudgeFailure as failure:

@@ -2372,7 +2372,7 @@ class Migration(migrations.Migration):
             model_name="modeljob",
             constraint=models.UniqueConstraint(
                 condition=models.Q(("form_key", ""), _negated=True),
-                fields=("asked_by", "form_key"),
+                fields=("suite", "purpose", "asked_by", "form_key"),
                 name="model_job_one_a_form",
             ),
         ),

@@ -9,13 +9,14 @@ from decimal import Decimal
 from typing import Any, Self
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import F, Q, Sum
 
 from evaluators.models import ZERO_USD, LanguageModel, money_field
 from runs.models.database import database_now
 from runs.models.results import REMOVED_HASH, CallPurpose, ModelCall
-from runs.models.runs import LEASE, Run
+from runs.models.runs import LEASE, Run, WorkerProcess
 from runs.models.suites import Suite
 
 # A job has failed once this many workers ended while they worked on it and booked no call.
@@ -63,7 +64,8 @@ class ModelJobQuerySet(models.QuerySet["ModelJob"]):
         """Remove the texts of their calls; the figures and the outcomes stay, but not what was drafted from texts."""
         ids = list(self.values_list("pk", flat=True))
         drafting = ModelJob.objects.filter(pk__in=ids, purpose=CallPurpose.DRAFTING)
-        drafting.open().update(state=JobState.STOPPED, reason="Its texts were removed.")
+        ending = {"reason": "Its texts were removed.", "finished_at": database_now()}
+        drafting.open().update(state=JobState.STOPPED, **ending)
         # Without its token, a worker that still waits for a reply writes no outcome.
         drafting.update(request={}, outcome=None, token="")
         calls = ModelCall.objects.filter(job__in=ids)
@@ -132,7 +134,7 @@ class ModelJob(models.Model):
                 name="model_job_one_open",
             ),
             models.UniqueConstraint(
-                fields=("asked_by", "form_key"),
+                fields=("suite", "purpose", "asked_by", "form_key"),
                 condition=~Q(form_key=""),
                 name="model_job_one_a_form",
             ),
@@ -152,10 +154,23 @@ class ModelJob(models.Model):
         """Tell whether it ended before all was done."""
         return self.state in RESUMABLE_JOB_STATES
 
+    def lacks_worker(self) -> bool:
+        """Tell whether it waits and no worker is running; one query."""
+        now = database_now()
+        waits = self.is_open and (self.heartbeat_at is None or self.heartbeat_at < now - LEASE)
+        return waits and not WorkerProcess.objects.alive(now=now).exists()
+
     def spent_usd(self) -> Decimal:
         """Return what its calls cost, as far as prices are known; one query."""
         spent: Decimal | None = self.calls.aggregate(usd=Sum("cost_usd"))["usd"]
         return spent or ZERO_USD
+
+    def stop(self, by: User | None) -> bool:
+        """End an open job, and keep what was paid for; False where it has ended. Nobody is the command line."""
+        who = by.get_username() if by else "a command line"
+        changes = {"reason": f"Stopped by {who}.", "finished_at": database_now()}
+        still_open = ModelJob.objects.open().filter(pk=self.pk)
+        return bool(still_open.update(state=JobState.STOPPED, **changes))
 
     def keep(self) -> bool:
         """Renew the heartbeat; False when the job was stopped, or another worker has it."""

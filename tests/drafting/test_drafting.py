@@ -163,15 +163,42 @@ def test_each_question_names_what_was_drafted_before(
 def test_the_budget_keeps_what_there_is_and_says_so(
     suite: Suite, model: LanguageModel, model_server: ModelServer
 ) -> None:
-    model_server.behave(then=good(drafted(*(f"About {n}" for n in range(10)))))
-    job = draft(suite, model, count=50, budget_usd=Decimal("0.005"))
-    assert (job.state, len(texts(job)), job.spent_usd()) == ("budget_reached", 20, 2 * CALL_USD)
-    assert job.reason == "The budget of $0.005 leaves no room for a call."
+    ten = json.dumps(drafted(*(f"About {n}" for n in range(10))))
+    usage = {"prompt_tokens": 0, "completion_tokens": 3_000, "total_tokens": 3_000}
+    model_server.behave(then=raw(ten, usage=usage))
+    call_usd = Decimal("0.15")
+    job = draft(suite, model, count=50, budget_usd=Decimal("0.4"))
+    assert (job.state, len(texts(job)), job.spent_usd()) == ("budget_reached", 20, 2 * call_usd)
+    assert job.reason == "The budget of $0.400 leaves no room for a call."
 
 
-def raw(text: str) -> Any:
+def test_a_budget_below_the_first_call_asks_nothing(
+    suite: Suite, model: LanguageModel, model_server: ModelServer
+) -> None:
+    def refusal(budget: str) -> str:
+        asked = DraftingRequest(model, description="A shop", budget_usd=Decimal(budget))
+        with pytest.raises(DomainError) as refused:
+            start_drafting(suite, asked, by=None)
+        return str(refused.value)
+
+    assert refusal("0") == "The budget must be more than $0."
+    assert "A budget of $0.050 does not cover the first call, which costs about $0.1" in refusal(
+        "0.05"
+    )
+    job = start_drafting(suite, DraftingRequest(model, description="A shop"), by=None)
+    # As if its price had been raised since.
+    ModelJob.objects.update(budget_usd=Decimal("0.05"))
+    work_on_job(job.pk, READ_JOBS)
+    job.refresh_from_db()
+    assert (job.state, job.reason) == (
+        "budget_reached", "The budget of $0.050 leaves no room for a call.",
+    )  # fmt: skip
+    assert not model_server.requests
+
+
+def raw(text: str, **options: Any) -> Any:
     async def behave(request: Request) -> Any:
-        return completion(text)
+        return completion(text, **options)
 
     return behave
 
@@ -307,7 +334,7 @@ def test_a_reply_that_comes_after_its_drafting_was_deleted_leaves_no_text(
 
         async def ask(calls: JobCalls) -> Any:
             outcome = await ask_models(calls)
-            await calls.database.do(stop_drafting, job)
+            await calls.database.do(job.stop, None)
             await calls.database.do(discard_drafts, job)
             return outcome
 
@@ -379,16 +406,26 @@ def test_a_form_sent_twice_drafts_once_and_two_people_draft_at_once(
     job = start_drafting(suite, request, by=editor, form_key="f")
     assert start_drafting(suite, request, by=editor, form_key="f") == job
     assert start_drafting(suite, request, by=make_user(role="editor"), form_key="f") != job
+    # A key counts for one form of one suite.
+    for others in ({"purpose": "alignment"}, {"suite": make_suite(slug="other")}):
+        ModelJob.objects.filter(pk=job.pk).update(**others)
+        job = start_drafting(suite, request, by=editor, form_key="f")
+    assert ModelJob.objects.filter(asked_by=editor, form_key="f").count() == 3
 
 
 def test_what_is_stopped_discarded_or_old_is_not_written_on(
     suite: Suite, model: LanguageModel, model_server: ModelServer
 ) -> None:
-    request = DraftingRequest(model, description="A shop")
-    job = start_drafting(suite, request, by=None)
-    assert stop_drafting(job)
-    assert not stop_drafting(job)
+    request, kim = DraftingRequest(model, description="A shop"), make_user(name="kim")
+    job = start_drafting(suite, request, by=kim)
+    assert stop_drafting(job, by=kim)
+    assert not stop_drafting(job, by=kim)
     work_on_job(job.pk, READ_JOBS)
+    job.refresh_from_db()
+    assert (job.state, job.reason, job.finished_at) == (
+        "stopped", "Stopped by kim.", timezone.now(),
+    )  # fmt: skip
+    assert AuditEntry.objects.filter(action="stop_draft").count() == 1
     assert not model_server.requests
     model_server.behave(then=good(drafted("One", "Two")))
     done = draft(suite, model)

@@ -196,7 +196,7 @@ class TestWaiting:
         assert (state.status_code, state["HX-Refresh"]) == (STOP_POLLING, "true")
         html = editor.get(url(job)).content.decode()
         assert "No case was drafted." in html
-        assert "It was stopped." in html
+        assert "Stopped by " in html
 
     def test_an_end_by_the_budget_says_what_there_is(self, editor: Client, suite: Suite) -> None:
         job = make_job(

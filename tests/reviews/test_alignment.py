@@ -253,7 +253,7 @@ def test_what_cannot_begin_says_why_before_money_is_spent(
     assert refusal(budget_usd=Decimal(0)) == "The budget must be more than $0."
     too_little = refusal(budget_usd=Decimal("0.01"))
     assert too_little.startswith(
-        "A budget of $0.010 does not cover the writer, whose call costs about $"
+        "A budget of $0.010 does not cover the first call, which costs about $"
     )
     unpriced = make_model(slug="free", name="Free")
     assert refusal(writer=unpriced).startswith("There are no prices for Free, so a budget cannot")

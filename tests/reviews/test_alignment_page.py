@@ -41,6 +41,7 @@ from tests.reviews.aligning import (
 from tests.support.members import make_client, make_member
 from tests.support.model_server import ModelServer, hang
 from tests.support.run_workers import work_in_thread
+from tests.support.worker_lines import make_worker
 
 pytestmark = pytest.mark.django_db
 LIST = "/suites/support/agreement/align/"
@@ -101,6 +102,10 @@ def test_the_price_and_what_can_be_proven_stand_before_the_start(
     assert viewer_client.post(LIST, sent).status_code == 403
     page = viewer_client.get(address).content.decode()
     assert 'data-state="waiting"' in page
+    assert "No worker is running." in page
+    process = make_worker()
+    assert "Waiting for a worker" in editor.get(address).content.decode()
+    process.delete()
     assert 'hx-trigger="every 1s"' in page
     assert "alignment-stop" not in page
     assert "/stop/" not in page
@@ -260,7 +265,7 @@ def test_the_command_line_says_the_price_does_it_and_ends_with_what_was_found(
         return ModelJob.objects.claim(job.pk, "elsewhere/x/1/1")
 
     monkeypatch.setattr(align, "start_alignment", start)
-    monkeypatch.setattr(align.time, "sleep", lambda s: ModelJob.objects.latest("pk").release())
+    monkeypatch.setattr(jobs.time, "sleep", lambda s: ModelJob.objects.latest("pk").release())
     with pytest.raises(SystemExit):
         call_command("align", "support", "tone", budget="1", **options)
     assert ModelJob.objects.latest("pk").state == "done"

@@ -8,17 +8,14 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from django.utils import timezone
-
 from evaluators.scoring.significance import MIN_CASES
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted, money, p_value, pct
 from runs import lists
 from runs.lists import ListQuery
-from runs.models.jobs import JobState, ModelJob
+from runs.models.jobs import ModelJob
 from runs.models.results import ANSWERED, Result
 from runs.models.suites import SuiteDraft
-from runs.models.temporary import UNTAKEN, UNTAKEN_AFTER
 from runs.reviews.agreement import JudgeAgreement
 from runs.reviews.agreement_page import kappa_text, rate_interval, signed
 from runs.reviews.alignment.rules import (
@@ -230,14 +227,8 @@ class AlignmentPage:
     answered: int
     spent_usd: Decimal
     earlier: int
+    lacks_worker: bool
     draft: SuiteDraft | None
-
-    @property
-    def state(self) -> str:
-        """Return the state for the page: a job that no worker takes is said to be untaken."""
-        waits = self.job.state == JobState.WAITING
-        is_late = waits and timezone.now() - self.job.asked_at > UNTAKEN_AFTER
-        return UNTAKEN if is_late and not self.calls else str(self.job.state)
 
     @property
     def activity(self) -> str:
@@ -389,5 +380,6 @@ def alignment_page(job: ModelJob, query: AlignmentQuery, draft: SuiteDraft | Non
         answered=job.calls.filter(status__in=ANSWERED).count(),
         spent_usd=job.spent_usd(),
         earlier=same.filter(pk__lt=job.pk, outcome__isnull=False).count(),
+        lacks_worker=job.lacks_worker(),
         draft=draft,
     )

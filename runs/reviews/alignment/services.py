@@ -12,8 +12,7 @@ from django.db import IntegrityError, transaction
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, money
-from runs.costs import CAP_TIMES
-from runs.models.database import database_now
+from runs.costs import CAP_TIMES, budget_problem
 from runs.models.jobs import RESUMABLE_JOB_STATES, JobState, ModelJob, ModelJobQuerySet
 from runs.models.results import CallPurpose
 from runs.models.runs import Run
@@ -55,13 +54,8 @@ def cap_usd(estimate: AlignmentEstimate, budget_usd: Decimal | None) -> Decimal:
     Raises CannotAlignError without both, and where the budget does not even cover the writer.
     """
     if budget_usd is not None:
-        if budget_usd <= 0:
-            raise CannotAlignError("The budget must be more than $0.")
-        if budget_usd < estimate.prices.writer_usd:
-            raise CannotAlignError(
-                f"A budget of {money(budget_usd)} does not cover the writer, whose call costs about "
-                f"{money(estimate.prices.writer_usd)}. Give more, or choose another writer or fewer candidates."
-            )
+        if problem := budget_problem(budget_usd, estimate.prices.writer_usd, "candidates"):
+            raise CannotAlignError(problem)
         return budget_usd
     if not estimate.cost_usd:
         raise CannotAlignError(
@@ -127,10 +121,7 @@ def start_alignment(
 def stop_alignment(job: ModelJob, *, by: User | None) -> bool:
     """Stop an open alignment; what was paid for is kept. False where it has ended."""
     with transaction.atomic():
-        who = by.get_username() if by else "a command line"
-        changes = {"reason": f"Stopped by {who}.", "finished_at": database_now()}
-        still_open = ModelJob.objects.open().filter(pk=job.pk)
-        if not still_open.update(state=JobState.STOPPED, **changes):
+        if not job.stop(by):
             return False
         _record("stop", job, by)
     return True
