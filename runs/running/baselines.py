@@ -52,13 +52,19 @@ def find_baseline(
 MAX_CHOICES = 50
 
 
-def baseline_choices(suite: Suite, usual: str) -> list[tuple[str, str]]:
-    """Return the newest runs that can be the baseline of another, for a select; `usual` names the empty choice."""
+def baseline_choices(suite: Suite, usual: Mapping[str, Any] | None = None) -> list[tuple[str, str]]:
+    """Return the newest runs that can be the baseline of another, for a select.
+
+    The empty choice is the `usual` one, as a snapshot has it, else the suite's.
+    """
     ended = suite.runs.exclude(status__in=ACTIVE_RUN_STATUSES)
     runs = ended.filter(outputs_removed_at=None).exclude(snapshot__has_key=MEASURES_JUDGE)
     rows = runs.order_by("-number").values_list("number", "target_name", "note")[:MAX_CHOICES]
+    empty = f"As before, #{usual['run']}" if usual else "None yet"
+    if not usual and (own := suite.baseline_number):
+        empty = f"The suite's, #{own}"
     return [
-        ("", usual),
+        ("", empty),
         *(
             (str(number), ", ".join(filter(None, (f"#{number}", target, note))))
             for number, target, note in rows
@@ -76,11 +82,11 @@ def no_baseline_text(paths: Sequence[str], *, is_itself: bool = False) -> str:
     """Say which evaluators have no baseline, or with `is_itself` none but the run itself; "" for none of them."""
     if not paths:
         return ""
-    have = "has" if len(paths) == 1 else "have"
+    have, they_get = ("has", "it gets") if len(paths) == 1 else ("have", "they get")
     other, remedy = "", "Make a completed run the baseline of the suite, or name one."
     if is_itself:
         other, remedy = "other than the run itself ", "Name another run."
-    return f"{', '.join(paths)} {have} no baseline {other}to compare outputs with, and so no score. {remedy}"
+    return f"{', '.join(paths)} {have} no baseline {other}to compare outputs with, so {they_get} no score. {remedy}"
 
 
 def _check(suite: Suite, named: Run, *, is_needed: bool) -> None:

@@ -681,9 +681,7 @@ class StartRunForm(CaseChoiceForm):
         )
         self.initial["form_key"] = secrets.token_urlsafe(16)
         if self.needs_baseline:
-            number = suite.baseline_number
-            own = f"The suite's, #{number}" if number else "None yet"
-            self.fields["baseline"].choices = baseline_choices(suite, own)  # type: ignore[attr-defined]  # a ChoiceField
+            self.fields["baseline"].choices = baseline_choices(suite)  # type: ignore[attr-defined]  # a ChoiceField
 
     @cached_property
     def needs_baseline(self) -> bool:

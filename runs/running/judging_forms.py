@@ -102,8 +102,7 @@ class JudgeAgainForm(SelectionForm):
         numbers = earlier.values_list("number", flat=True)[:MAX_VERSIONS]
         choices += [(f"v{number}", f"v{number}") for number in numbers]
         if self.needs_baseline:
-            before = run.snapshot.get(BASELINE)
-            usual = f"As before, #{before['run']}" if before else "The suite's"
+            usual = run.snapshot.get(BASELINE)
             self.fields["baseline"].choices = baseline_choices(suite, usual)  # type: ignore[attr-defined]  # as below
         self.fields["rules"].choices = choices  # type: ignore[attr-defined]  # a ChoiceField
 

@@ -384,7 +384,7 @@ def test_page_program_and_command_line_name_the_baseline(
     }
     page = text_of(client.post(form_url, {**filled, "preview": "1"}))
     assert "None yet" in page
-    assert "better has no baseline to compare outputs with, and so no score" in page
+    assert "better has no baseline to compare outputs with, so it gets no score" in page
     assert "Judge calls none" in page
     old, again = run_against(suite, "old"), run_against(suite, "old")
     make_baseline(old, by=None)
@@ -489,7 +489,7 @@ def test_judging_again_keeps_the_baseline_unless_another_is_named(
         "4 not scored: the run is the baseline itself",
     )
     assert plan.warnings == [
-        "better has no baseline other than the run itself to compare outputs with, and so no score. Name another run."
+        "better has no baseline other than the run itself to compare outputs with, so it gets no score. Name another run."
     ]
     itself = judged_again(other)
     assert {row[2] for row in found(itself).values()} == {"unscored"}
@@ -499,7 +499,8 @@ def test_judging_again_keeps_the_baseline_unless_another_is_named(
     drop_baseline(other, by=None)
     form = reverse("runs:run-judge-again", args=(suite.slug, old.number))
     page = text_of(make_client(make_user()).get(form))
-    assert "better has no baseline to compare outputs with, and so no score." in page
+    assert "Baseline optional None yet" in page
+    assert "better has no baseline to compare outputs with, so it gets no score." in page
     assert "Judge calls none" in page
     assert "4 not scored: no baseline to compare with" in page
     requests = len(model_server.requests)
