@@ -18,7 +18,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, walk
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import MINUS, down
-from runs.engine.plan import METRICS_KIND, Plan, case_tree, read_plan
+from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, Plan, case_tree, read_plan
 from runs.engine.review_rules import RULE, VERDICTS, Consensus, ReviewReason, combine_decisions
 from runs.lists import Control
 from runs.models.database import database_now
@@ -392,7 +392,9 @@ def judge_panel(
     """Return the automatic part of a result; one query, for its other repetitions."""
     outcomes = output.outcomes or ()
     leaves = _leaves(result, plan, rows)
-    lowest = min(leaves, key=lambda leaf: leaf[1], default=None)
+    # Expected outcomes have a line of their own.
+    evaluators = (leaf for leaf in leaves if leaf[0].path != OUTCOMES_PATH)
+    lowest = min(evaluators, key=lambda leaf: leaf[1], default=None)
     reasons = [(score, row.reasoning) for row, score, _ in leaves if row.reasoning]
     spoken = min(reasons, key=lambda reason: reason[0], default=None)
     met = sum(bool(outcome["passed"]) for outcome in outcomes)

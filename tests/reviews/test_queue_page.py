@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
-from runs.engine.plan import METRICS_KIND
+from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH
 from runs.finishing import summarise_run
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import Review, ReviewItem
@@ -82,7 +82,10 @@ class TestQueue:
         ]
         steps = [{"type": "tool", "name": "find_order", "input": "FO-1", "output": "249"}]
         describe(item, outcomes=outcomes, trace=steps)
+        # Expected outcomes have a line of their own.
+        make_score(result=item.result, path=OUTCOMES_PATH, score=0.2, kind=OUTCOMES_KIND)
         page = shown(make_client(ann))
+        assert "<code>tone</code> 0.41" in page
         for decision_message in (
             *("1 of 3", "C-001", "The tent arrived torn", "<strong>held</strong>"),
             *("Adds both amounts", "Judge: missed", "No such rule.", "find_order"),
