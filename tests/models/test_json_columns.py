@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -46,13 +49,16 @@ def nested(depth: int) -> list[Any]:
         *('\x00\x1f\x7f\b\f\n\r\t"\\/\u2028é\U0001f600', "half \ud800", {"half \udfff": 1}),
         *(0.1 + 0.2, -0.0, 5e-324, 1e-7, 1e16, 1.7976931348623157e308, 1e22, float("inf")),
         *(2**63, -(2**64), 10**300, nested(253), nested(254), nested(400)),
-        *(Verdict.PASS, {Verdict.FAIL: [Verdict.PASS]}, {2: 1, True: 3}),
+        *(Verdict.PASS, {Verdict.FAIL: [Verdict.PASS]}, {2: 1, True: 3, None: 4}),
     ],
 )
 def test_what_encoders_differ_in_is_written_the_same(value: Any) -> None:
     assert read_back(_json(value)) == read_back(json.dumps(value))
 
 
-def test_what_is_no_json_is_refused() -> None:
+@pytest.mark.parametrize(
+    "value", [object(), Decimal("0.1"), datetime(2026, 1, 2, tzinfo=UTC), UUID(int=1), b"a", {"a"}]
+)
+def test_what_is_no_json_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
-        _json([object()])
+        _json({"cost": [value]})
