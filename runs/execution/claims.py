@@ -245,7 +245,9 @@ def claim_jobs(
         work.run_id, token=token, most=most, now=database_now(), owner_id=work.owner_id
     )
     stored = stored_outputs(work, {claim.result_id: claim.case for claim in claims})
-    earlier = earlier_calls({claim.result_id: claim.generation for claim in claims})
+    # Only an earlier claim of the same generation can have left replies.
+    reclaimed = {claim.result_id: claim.generation for claim in claims if claim.attempt > 1}
+    earlier = earlier_calls(reclaimed) if reclaimed else {}
     outputs, files = _outputs(claims), _files(claims)
     scores, baselines = _scores(claims), _baselines(work, claims)
     return [

@@ -12,7 +12,7 @@ from django.db import DatabaseError, OperationalError
 from evalsite.heartbeat import Heartbeat, reap_and_queue
 from evaluators.models import SlotLease
 from runs.execution import claims, reaper, result_writer, run_worker
-from runs.execution.claims import begin_run, claim_jobs, claim_results
+from runs.execution.claims import begin_run, claim_jobs, claim_results, release_held
 from runs.execution.loading import load_work
 from runs.execution.reaper import reap
 from runs.execution.run_worker import work_on_run
@@ -22,10 +22,11 @@ from runs.models.database import database_now
 from runs.models.results import Attempt, ModelCall, Result
 from runs.models.runs import Run, RunWorker
 from tests.services.processes import dead_process_name, wait_until
-from tests.support.factories import make_model
+from tests.support.factories import make_call, make_model
 from tests.support.model_server import good
 from tests.support.run_doubles import Failing
 from tests.support.run_workers import costs, counts, late, ledger, work_in_thread
+from tests.support.statements import statements_reading
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 
@@ -160,6 +161,20 @@ def test_what_a_claim_took_before_its_answer_was_lost_is_given_back(start_record
     jobs = claim_jobs(work, token="mine", most=5, held={known.result_id}, is_repeated=True)
     assert [job.claim.attempt for job in jobs] == [2, 1]
     assert run.results.filter(status="running", lease_token="mine").count() == 3
+
+
+def test_only_results_that_were_claimed_before_have_replies_in_the_ledger(start_recorded):
+    run = start_recorded("a refund", "a refund")
+    Run.objects.update(status="running")
+    work = load_work(Run.objects.get())
+    with statements_reading("runs_modelcall") as statements:
+        [first] = claim_jobs(work, token="mine", most=1, held=())
+    assert (len(statements), first.earlier) == (0, {})
+
+    make_call(result=Result.objects.get(pk=first.claim.result_id))
+    release_held(run.pk, "mine")
+    jobs = claim_jobs(work, token="mine", most=2, held=())
+    assert [(job.claim.attempt, len(job.earlier)) for job in jobs] == [(2, 1), (1, 0)]
 
 
 def test_only_the_owner_claims(start_recorded):
