@@ -11,7 +11,7 @@ from posixpath import normpath
 from typing import Any
 
 from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
-from runs.formats.shared_texts import VALUE, include, include_values
+from runs.formats.shared_texts import MAX_CASES, VALUE, include, include_values
 from runs.formats.suite_files import make_slug
 from runs.formats.tools._base import (
     NothingToReadError,
@@ -348,7 +348,7 @@ def _beside(
         if PurePosixPath(path).parent != folder or path == file.path:
             continue
         if path.endswith(LINES) and not items:
-            rows = list(islice(_objects(files[path], path), 100_000))
+            rows = list(islice(_objects(files[path], path), MAX_CASES + 1))
             if rows and all("item" in row for _, row in rows):
                 items = [(line, mapping(row["item"])) for line, row in rows]
                 suite.read_with.insert(0, path)

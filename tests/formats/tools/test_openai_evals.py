@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from runs.formats import shared_texts
 from runs.formats.finding import read_suites
 from runs.formats.results_reading import read_results
+from runs.formats.tools import openai_evals
 from runs.specs.problems import UnreadableFileError
 from tests.formats.tools.support import found, given, tree_lines
 
@@ -171,6 +173,15 @@ def test_a_hosted_eval_takes_its_items_and_the_template_of_its_run():
     assert "an item is its own input" in notes[0]
     with pytest.raises(UnreadableFileError, match="criteria and no items"):
         read_suites([given({"eval.json": json.dumps(EVAL)})])
+
+
+def test_a_hosted_eval_with_too_many_items_is_refused_and_not_cut_short(monkeypatch):
+    for module in (shared_texts, openai_evals):
+        monkeypatch.setattr(module, "MAX_CASES", 1)
+    with pytest.raises(UnreadableFileError, match="more than 1 cases together"):
+        read_suites([given({"items.jsonl": ITEMS})])
+    with pytest.raises(UnreadableFileError, match="more than 1 cases together"):
+        read_suites([given(HOSTED)])
 
 
 def item(number, status, results=(), **sample):
