@@ -248,7 +248,7 @@ def test_what_cannot_begin_says_why_before_money_is_spent(
             start_alignment(suite, request_for(suite, **facts), by=None)
         return str(refused.value)
 
-    assert refusal(path="gone") == "support has no evaluator 'gone'."
+    assert refusal(path="gone") == ("support has no evaluator 'gone'. These can be aligned: tone.")
     assert refusal(candidates=9) == "1 to 5 candidates can be written, not 9."
     assert refusal(budget_usd=Decimal(0)) == "The budget must be more than $0."
     too_little = refusal(budget_usd=Decimal("0.01"))

@@ -242,7 +242,9 @@ def _alignable(suite: Suite, request: AlignmentRequest) -> EvaluatorSpec:
         )
     nodes = dict(walk(suite.spec.evaluators))
     if request.path not in nodes:
-        raise CannotAlignError(f"{suite.slug} has no evaluator {request.path!r}.")
+        paths = [each.path for each in alignable_evaluators(suite) if not each.problem]
+        choices = f"These can be aligned: {', '.join(paths)}." if paths else "None can be aligned."
+        raise CannotAlignError(f"{suite.slug} has no evaluator {request.path!r}. {choices}")
     node = nodes[request.path]
     kinds = all_kinds()
     if not asked_judges(node, kinds):
