@@ -65,7 +65,8 @@ def count_read(content: bytes, file: str) -> None:
     if count is not None:
         count.read += len(content)
         if count.read > MAX_READ:
-            message = "is named so often that reading it each time would take too long; import fewer suites at a time"
+            limit = f"more than {MAX_READ // 1_000_000} MB"
+            message = f"the import reads {limit}, each file as often as it is named; import fewer suites at a time"
             raise UnreadableFileError([Problem(message, file)])
 
 

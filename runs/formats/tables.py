@@ -348,8 +348,7 @@ def _table_from_objects(
         for line, values, unread in _within_limits(rows, len(names), file)
         if values or unread
     )
-    filled = tuple(made)
-    return Table(_unique(names), filled, blank, message, is_json=True)
+    return Table(_unique(names), tuple(made), blank, message, is_json=True)
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -245,7 +245,7 @@ def test_files_that_name_the_same_file_again_and_again_are_refused(
     uploads = [("suite.zip", packed(files))]
     assert len(read_suites(read_uploads(uploads)).suites) == 8
     for limit, most, message in (
-        ("MAX_READ", 4_000, "named so often"),
+        ("MAX_READ", 4_000, "reads more than 0 MB, each file as often as it is named"),
         ("MAX_CASES", 7, "more than 7 cases together"),
     ):
         with monkeypatch.context() as limited:
