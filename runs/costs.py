@@ -50,12 +50,14 @@ UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
 # Where no budget is given, at this many times the estimate models are asked no more: calls differ in their tokens, and
 # some are repeated.
 CAP_TIMES = 2
+# Pages, API and command line refuse it alike.
+ZERO_BUDGET = "The budget must be more than $0."
 
 
 def budget_problem(budget_usd: Decimal, first_call_usd: Decimal, noun: str) -> str:
     """Return why a job cannot begin within its budget, "" where it can; with fewer `noun` it asks for less."""
     if budget_usd <= 0:
-        return "The budget must be more than $0."
+        return ZERO_BUDGET
     if budget_usd < first_call_usd:
         return (
             f"A budget of {money(budget_usd)} does not cover the first call, which costs about {money(first_call_usd)}. "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -13,6 +13,7 @@ from django import forms
 from django.conf import settings
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
+from django.core.exceptions import NON_FIELD_ERRORS
 from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
@@ -20,7 +21,9 @@ from django.utils.datastructures import MultiValueDict
 from django_htmx.middleware import HtmxDetails
 
 from evaluators.reading.json import read_json
+from evaluators.scoring.types import DomainError
 from runs import lists
+from runs.costs import ZERO_BUDGET
 from runs.lists import ListQuery, read_run_name
 from runs.models.runs import Run
 from runs.models.suites import Suite
@@ -149,6 +152,32 @@ class MoneyField(forms.DecimalField):
     def to_python(self, value: Any) -> Any:
         """Read the amount."""
         return super().to_python(value.strip().lstrip("$") if isinstance(value, str) else value)
+
+
+class BudgetField(MoneyField):
+    """What calls may cost, more than nothing; it may stay empty."""
+
+    default_error_messages = {
+        "invalid": "Enter an amount in US dollars, such as 2.50.",
+        "min_value": ZERO_BUDGET,
+    }
+
+    def __init__(self, **options: Any) -> None:
+        """Take any amount above zero that a money column holds."""
+        super().__init__(required=False, min_value=Decimal(10) ** -DECIMALS, **options)
+
+
+def find_problem(form: forms.Form, plan: Callable[[], object]) -> str:
+    """Return why a form starts nothing as it is filled in, "" where it does; `plan` may raise DomainError."""
+    if not form.is_valid():
+        name, errors = next(iter(form.errors.items()))
+        label = "" if name == NON_FIELD_ERRORS else f"{form[name].label}: "
+        return f"{label}{errors[0]}"
+    try:
+        plan()
+    except DomainError as refusal:
+        return str(refusal)
+    return ""
 
 
 def percent_field(label: str, help_text: str, maximum: int = 100) -> forms.DecimalField:

@@ -8,13 +8,14 @@ from typing import IO, Annotated, Any, TypeVar
 
 from django import forms
 from django.conf import settings
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 
 from evaluators.reading.json import read_json
 from evaluators.scoring.tree import MAX_PATH_LENGTH
+from runs.costs import ZERO_BUDGET
 from runs.documents import Document
 from runs.formats.suite_files import MAX_SLUG_LENGTH
 from runs.lists import MAX_INTEGER
@@ -135,11 +136,18 @@ class NoBody(Body):
     """Nothing."""
 
 
+def _above_zero(usd: Decimal) -> Decimal:
+    if usd <= 0:
+        raise ValueError(ZERO_BUDGET.removesuffix("."))
+    return usd
+
+
 Dollars = Annotated[
     Decimal,
     # A number in JSON is a float; its shortest form is what was written.
     BeforeValidator(lambda value: str(value) if isinstance(value, float) else value),
-    Field(gt=0, max_digits=18, decimal_places=9),
+    Field(max_digits=18, decimal_places=9, json_schema_extra={"exclusiveMinimum": 0}),
+    AfterValidator(_above_zero),
 ]
 # SQLite takes no larger number.
 Id = Annotated[int, Field(ge=1, le=MAX_INTEGER)]

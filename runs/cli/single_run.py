@@ -14,11 +14,12 @@ from runs.cli.command import SiteCommand, run_url
 from runs.cli.files import CASES, JUNIT, OUT, SUMMARY, FileOptions, write_file
 from runs.cli.terminal import ProgressLine, print_line
 from runs.cli.watching import execute_run
+from runs.costs import ZERO_BUDGET
 from runs.formats.junit import write_junit
 from runs.formats.results_writing import write_results
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunOwner, RunStatus
 from runs.models.suites import Suite, Target
-from runs.requests import MoneyField
+from runs.requests import BudgetField
 from runs.results.documents import case_lines, run_file_document
 from runs.results.files import junit_run, result_lines
 from runs.results.report import run_report
@@ -106,10 +107,12 @@ def _resume(run: Run) -> str:
 def read_budget(text: str | None, *, misused: int = NOT_EVALUATED) -> Decimal | None:
     """Return the amount of the option --budget; raises CommandError for anything else, with the code for it."""
     try:
-        amount: Decimal | None = MoneyField(required=False).clean(text)
+        amount: Decimal | None = BudgetField().clean(text)
     except ValidationError as error:
-        raise CommandError(
-            f"--budget is {text!r}, which is not an amount; write US dollars, such as 5 or 0.50.",
-            returncode=misused,
-        ) from error
+        message = (
+            f"--budget is {text!r}, which is not an amount; write US dollars, such as 5 or 0.50."
+        )
+        if error.error_list[0].code == "min_value":
+            message = ZERO_BUDGET
+        raise CommandError(message, returncode=misused) from error
     return amount

@@ -10,7 +10,6 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.core.exceptions import NON_FIELD_ERRORS
 from django.core.files.uploadedfile import UploadedFile
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
@@ -47,7 +46,7 @@ from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
 from runs.models.jobs import ModelJob
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.suites import Suite
-from runs.requests import ManyFilesField, ManyFilesInput, MoneyField
+from runs.requests import BudgetField, ManyFilesField, ManyFilesInput, find_problem
 from runs.specs.problems import UnreadableFileError
 
 SOURCES = (
@@ -106,11 +105,7 @@ class DraftCasesForm(forms.Form):
     count = forms.IntegerField(
         label="Number of cases", min_value=1, max_value=MAX_COUNT, initial=USUAL_COUNT
     )
-    budget = MoneyField(
-        required=False,
-        min_value=0,
-        help_text=f"US$. Leave empty to stop at {CAP_TIMES} times the estimate",
-    )
+    budget = BudgetField(help_text=f"US$. Leave empty to stop at {CAP_TIMES} times the estimate")
     case = CasesField(required=False)
     list = forms.CharField(required=False, max_length=MAX_LIST_LENGTH, widget=forms.HiddenInput)
     form_key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
@@ -175,17 +170,7 @@ class DraftCasesForm(forms.Form):
     @cached_property
     def problem(self) -> str:
         """Return why nothing can be drafted as the form is filled in, "" where it can."""
-        if not self.is_bound:
-            return ""
-        if not self.is_valid():
-            name, errors = next(iter(self.errors.items()))
-            label = "" if name == NON_FIELD_ERRORS else f"{self[name].label}: "
-            return f"{label}{errors[0]}"
-        try:
-            _ = self.plan
-        except DomainError as refusal:
-            return str(refusal)
-        return ""
+        return find_problem(self, lambda: self.plan) if self.is_bound else ""
 
     @cached_property
     def plan(self) -> DraftingPlan:

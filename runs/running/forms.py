@@ -38,7 +38,7 @@ from runs.lists import read_integer
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite, Target
-from runs.requests import MoneyField
+from runs.requests import BudgetField
 from runs.running.baselines import baseline_choices, baseline_run
 from runs.running.estimate import (
     ENDED,
@@ -630,10 +630,8 @@ class StartRunForm(CaseChoiceForm):
         max_value=MAX_SAMPLES,
         help_text="Judge calls per score. Leave empty to use the suite's setting.",
     )
-    budget = MoneyField(
+    budget = BudgetField(
         label="Budget per run",
-        required=False,
-        min_value=Decimal("0.000001"),
         help_text="US$, target + judge. Leave empty for no limit.",
     )
     minutes = forms.IntegerField(

@@ -23,7 +23,7 @@ from runs.engine.plan import BASELINE, baseline_paths, read_plan
 from runs.filters.selection import SelectionForm
 from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
-from runs.requests import MoneyField
+from runs.requests import BudgetField, find_problem
 from runs.running.baselines import baseline_choices, baseline_run
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import JudgingEstimate, estimate_judging
@@ -72,9 +72,7 @@ class JudgeAgainForm(SelectionForm):
         max_value=MAX_CONCURRENCY,
         help_text="Leave empty for what the judge allows.",
     )
-    budget = MoneyField(
-        required=False, min_value=0, help_text="US$, judge only. Leave empty for no limit."
-    )
+    budget = BudgetField(help_text="US$, judge only. Leave empty for no limit.")
     baseline = forms.ChoiceField(
         required=False,
         help_text="The run whose outputs pairwise evaluators compare these with",
@@ -146,14 +144,7 @@ class JudgeAgainForm(SelectionForm):
     @cached_property
     def problem(self) -> str:
         """Return why nothing can be judged as the form is filled in, "" where it can."""
-        if self.is_valid():
-            try:
-                _ = self.estimate
-            except DomainError as refusal:
-                return str(refusal)
-            return ""
-        errors = next(iter(self.errors.values()))
-        return str(errors[0])
+        return find_problem(self, lambda: self.estimate)
 
     @cached_property
     def estimate(self) -> JudgingEstimate:
@@ -214,11 +205,7 @@ class MeasureJudgeForm(forms.Form):
         max_value=MAX_TIMES,
         help_text="More times tell more about each result, more results about the run.",
     )
-    budget = MoneyField(
-        required=False,
-        min_value=0,
-        help_text=f"US$. Leave empty to stop at {CAP_TIMES} times the estimate.",
-    )
+    budget = BudgetField(help_text=f"US$. Leave empty to stop at {CAP_TIMES} times the estimate.")
     form_key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(self, run: Run, data: QueryDict | None, *, member: User) -> None:
@@ -252,13 +239,7 @@ class MeasureJudgeForm(forms.Form):
     @cached_property
     def problem(self) -> str:
         """Return why nothing can be measured as the form is filled in, "" where it can."""
-        if not self.is_valid():
-            return str(next(iter(self.errors.values()))[0])
-        try:
-            _ = self.estimate
-        except DomainError as refusal:
-            return str(refusal)
-        return ""
+        return find_problem(self, lambda: self.estimate)
 
     @cached_property
     def estimate(self) -> JudgingEstimate:

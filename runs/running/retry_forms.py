@@ -32,7 +32,7 @@ from runs.models.results import (
 )
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.requests import MoneyField
+from runs.requests import BudgetField
 from runs.running.checks import run_scripts_problem
 from runs.running.retrying import (
     HAS_OUTPUT,
@@ -207,22 +207,10 @@ def _sum(first: Decimal | None, second: Decimal | None) -> Decimal | None:
     return None if first is None or second is None else first + second
 
 
-class NewBudgetField(MoneyField):
-    """A new cap for the whole run, including what is spent; empty leaves the cap as it is."""
-
-    default_error_messages = {
-        "invalid": "Enter an amount in US dollars, such as 2.50.",
-    }
-
-    def __init__(self) -> None:
-        """Take any amount above zero."""
-        super().__init__(label="New budget", required=False, min_value=Decimal("0.000001"))
-
-
 class ResumeForm(forms.Form):
-    """A new cap for a run whose budget is spent; empty leaves the cap as it is."""
+    """A new cap for a run whose budget is spent, including what is spent; empty leaves the cap as it is."""
 
-    budget = NewBudgetField()
+    budget = BudgetField(label="New budget")
 
     def __init__(self, run: Run, data: QueryDict | None = None) -> None:
         """Make the form of one run."""
@@ -266,7 +254,7 @@ class AgainForm(RunForm):
     only = forms.ChoiceField(choices=ONLY, required=False)
     seen = forms.IntegerField(required=False, min_value=0, max_value=MAX_INTEGER)
     count = forms.IntegerField(required=False, min_value=0)
-    budget = NewBudgetField()
+    budget = BudgetField(label="New budget")
 
     names: tuple[str, ...] = ("path",)
     refusal = ""

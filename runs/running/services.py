@@ -16,6 +16,7 @@ from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.model_calls.models import model_spec
 from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
+from runs.costs import ZERO_BUDGET
 from runs.engine.plan import (
     ASKED,
     BASELINE,
@@ -152,7 +153,7 @@ class Limits:
                 f"Concurrency is {self.concurrency}; it goes from 1 to {MAX_CONCURRENCY}."
             )
         if self.budget_usd is not None and self.budget_usd <= 0:
-            raise CannotStartError(f"The budget is ${self.budget_usd}; it must be above 0.")
+            raise CannotStartError(ZERO_BUDGET)
         if self.max_minutes is not None and not 1 <= self.max_minutes <= MAX_MINUTES:
             raise CannotStartError(
                 f"The longest time is {self.max_minutes} minutes; it goes from 1 to {MAX_MINUTES}."

@@ -166,7 +166,10 @@ def test_runs_are_closed_stopped_resumed_and_retried(suite: Suite, program: Prog
         ),
         ({"suite": "support", "targets": ["recorded"], "judge": "x"}, {"/judge": None}),
         ({"suite": "support", "targets": ["recorded"], "repetitions": 0}, {"/repetitions": None}),
-        ({"suite": "support", "targets": ["recorded"], "budget_usd": 0}, {"/budget_usd": None}),
+        (
+            {"suite": "support", "targets": ["recorded"], "budget_usd": 0},
+            {"/budget_usd": "The budget must be more than $0."},
+        ),
         ({"suite": "support", "targets": ["recorded"], "repetition": 2}, {"/repetition": None}),
         (
             {"suite": "support", "targets": ["recorded"], "rules": {"weights": {"a": -1}}},

@@ -145,6 +145,7 @@ UNKNOWN = [
         ("refunds", "--target", "agent 1.5", "--budget", "much"),
         "--budget is 'much', which is not an amount; write US dollars, such as 5 or 0.50.",
     ),
+    (("refunds", "--target", "agent 1.5", "--budget", "0"), "The budget must be more than $0."),
     (
         ("refunds", "--target", "agent 1.5", "--summary", "/nowhere/at/all"),
         "--summary /nowhere/at/all cannot be written: No such file or directory. Name a file in a "

@@ -191,7 +191,7 @@ def test_an_alignment_that_ended_early_says_why_and_can_be_continued(
     job = make_alignment(suite, **facts)
     address = reverse("runs:alignment", args=("support", job.pk))
     assert text in words(editor.get(address))
-    assert "Enter a number." in words(
+    assert "Enter an amount in US dollars, such as 2.50." in words(
         editor.post(f"{address}resume/", {"budget": "much"}, follow=True)
     )
     editor.post(f"{address}resume/", {"budget": "2"})

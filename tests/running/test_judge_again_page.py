@@ -91,6 +91,9 @@ def test_nothing_is_started_that_cannot_be_judged(editor_client: Client) -> None
     status, page = page_of(editor_client, source, {"sure": "1"})
     assert (status, "Nothing is chosen." in page) == (422, True)
     missing = source.results.get(case__key="C-4").case_id
+    free = {"whole": "on", "rules": "v1", "budget": "0", "sure": "1"}
+    status, page = page_of(editor_client, source, free)
+    assert (status, "The budget must be more than $0." in page) == (422, True)
     _, page = page_of(editor_client, source, {"case": missing})
     assert (
         "<strong>This cannot be started.</strong> Run #1 has no output that can be judged" in page

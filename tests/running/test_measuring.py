@@ -132,6 +132,9 @@ def test_the_page_prices_it_and_run_api_files_and_comparison_tell_what_it_found(
     assert "<strong>$3.20</strong>" in estimate
     assert "<dd>8 of 8</dd>" in estimate
     assert client.post(here, filled | {"times": "51"}).status_code == 422
+    refused = client.post(here, filled | {"budget": "0"})
+    assert refused.status_code == 422
+    assert "The budget must be more than $0." in refused.content.decode()
     assert Run.objects.count() == 1
 
     # Each output three times: the judge turns one of three, and the two outputs of a case differ as much.

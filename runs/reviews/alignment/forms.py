@@ -16,7 +16,7 @@ from evaluators.scoring.types import DomainError
 from runs.costs import CAP_TIMES
 from runs.models.jobs import ModelJob
 from runs.models.suites import Suite
-from runs.requests import MoneyField
+from runs.requests import BudgetField, find_problem
 from runs.reviews.alignment.page import power_text
 from runs.reviews.alignment.planning import (
     MAX_CANDIDATES,
@@ -48,11 +48,7 @@ class AlignForm(forms.Form):
         max_value=MAX_CANDIDATES,
         help_text="Each is judged on the other half. More candidates need clearer evidence.",
     )
-    budget = MoneyField(
-        required=False,
-        min_value=0,
-        help_text=f"US$. Leave empty to stop at {CAP_TIMES} times the estimate.",
-    )
+    budget = BudgetField(help_text=f"US$. Leave empty to stop at {CAP_TIMES} times the estimate.")
     form_key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(self, suite: Suite, data: QueryDict | None, *, member: User, path: str) -> None:
@@ -87,13 +83,7 @@ class AlignForm(forms.Form):
     @cached_property
     def problem(self) -> str:
         """Return why nothing can be started as the form is filled in, "" where it can."""
-        if not self.is_valid():
-            return str(next(iter(self.errors.values()))[0])
-        try:
-            _ = self.cap
-        except DomainError as refusal:
-            return str(refusal)
-        return ""
+        return find_problem(self, lambda: self.cap)
 
     @cached_property
     def plan(self) -> AlignmentPlan:
@@ -143,4 +133,4 @@ class AlignForm(forms.Form):
 class ResumeAlignmentForm(forms.Form):
     """A new budget for an alignment that ended early."""
 
-    budget = MoneyField(required=False, min_value=0)
+    budget = BudgetField()
