@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.benchmarks.figures import Line, p95
 from tests.benchmarks.processes import peak_mb
 from tests.benchmarks.servers import Servers
-from tests.services.processes import running, scratch_folder
+from tests.services.processes import running, scratch_folder, wait_until
 from tests.services.site import Site
 from tests.services.visitor import Visitor
 
@@ -25,7 +25,7 @@ STORE = (
 FILE = "/suites/many/runs/1/results.jsonl?q=-case+%3D+C-{number:05}"
 EXPORT = re.compile(r"/exports/[0-9a-f-]{36}/")
 PAGES = ("/healthz", "/runs/", "/suites/many/runs/1/")
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S, MAX_WAIT_S = 0.5, 600.0
 
 
 def lines(servers: Servers, rounds: int) -> Iterator[Line]:
@@ -62,9 +62,14 @@ def _download(visitor: Visitor, number: int) -> int:
     found = EXPORT.search(page)
     if found is None:
         raise SystemExit("the file was not made by a worker")
-    while f"{found[0]}file/" not in visitor.get(f"{found[0]}state/"):
-        time.sleep(LOOK_EVERY_S)
-    return len(visitor.get(f"{found[0]}file/"))
+    export = found[0]
+    wait_until(
+        lambda: f"{export}file/" in visitor.get(f"{export}state/"),
+        timeout_s=MAX_WAIT_S,
+        poll_s=LOOK_EVERY_S,
+        what=f"{export} is ready",
+    )
+    return len(visitor.get(f"{export}file/"))
 
 
 def _wait_ms(visitor: Visitor, page: str) -> float:

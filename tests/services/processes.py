@@ -197,9 +197,10 @@ def wait_until(
     is_so: Callable[[], bool],
     *,
     timeout_s: float = START_TIMEOUT_S,
+    poll_s: float = POLL_S,
     what: str | Callable[[], str] = "it",
 ) -> None:
-    """Wait until something is so.
+    """Wait until something is so, and look every `poll_s` seconds.
 
     Raises:
         AssertionError: it was not so in time; the message says `what` was not, or what was instead.
@@ -210,7 +211,7 @@ def wait_until(
         if time.monotonic() > deadline:
             said = what if isinstance(what, str) else what()
             raise AssertionError(f"not so after {timeout_s} s: {said}")
-        time.sleep(POLL_S)
+        time.sleep(poll_s)
 
 
 def children(pid: int) -> list[int]:
