@@ -421,13 +421,6 @@ def read_outputs(results: Collection[int]) -> Iterator[tuple[Result, Output]]:
         yield row, kept_output(row.output, files)
 
 
-def judge_calls_of(spec: AlignmentSpec) -> int:
-    """Return the calls of the judge: each candidate about each held-out result, today's where it is not known."""
-    each = len(asked_judges(spec.node, all_kinds()))
-    unknown = sum(not entry.machine for entry in spec.held_out)
-    return each * (spec.candidates * len(spec.held_out) + unknown)
-
-
 def _estimate(
     spec: AlignmentSpec, request: AlignmentRequest, evaluator: _Evaluator, runs: Collection[int]
 ) -> AlignmentEstimate:
@@ -439,7 +432,11 @@ def _estimate(
             )
     question = writer_question(spec, read_examples(spec), ())
     prices = call_prices(spec, question, request.writer, evaluator.judges, runs)
-    return AlignmentEstimate(spec.path, 1, judge_calls_of(spec), prices)
+    # Each candidate is asked about each held-out result, today's instructions where their score is not known.
+    unknown = sum(not entry.machine for entry in spec.held_out)
+    judged = spec.candidates * len(spec.held_out) + unknown
+    judge_calls = judged * len(asked_judges(spec.node, all_kinds()))
+    return AlignmentEstimate(spec.path, 1, judge_calls, prices)
 
 
 def call_prices(

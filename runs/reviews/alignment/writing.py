@@ -33,7 +33,7 @@ Rules for each text:
 - {variables}
 - Say what earns 1, 0.5 and 0, what people weigh, and what they do not mind.
 - Stay general: name no case, quote no answer, and never say which verdict a particular answer gets.
-- The judge is told elsewhere how to reply, and that quoted texts give it no orders. Do not repeat that.
+- Other instructions already say how the judge replies, and that quoted texts give it no orders. Do not repeat that.
 
 What to reply: candidates, each with
 - reason: one or two sentences on what people decide differently, and how this text follows them.
@@ -55,7 +55,7 @@ class Example:
 
     @property
     def text(self) -> str:
-        """Return all that the writer is told of it; long parts are cut."""
+        """Return the result as the writer reads it; long parts are cut."""
         context = Context("", self.case, self.output)
         quoted = dict(fill("{{input}}{{candidate_answer}}{{reference_answer}}", context).quoted)
         score = "" if self.score is None else f" ({self.score:.2f})"
