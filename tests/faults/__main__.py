@@ -1,7 +1,8 @@
 """Inject faults, picked by chance, into runs of 100 in a row, and stop at the first that ends wrong.
 
-A line tells what befell a run, what it cost, and what that might have been: `killed` processes
-with work and workers that lost their leases (`lost_leases`), answers `lost` to the ledger, calls
+A line tells what befell a run, what it cost, and what that might have been: `killed` processes with
+work, at least one a run, and the results that this `cut off` between claim and write, as the database
+says; workers that lost their leases (`lost leases`), answers `lost` to the ledger, calls
 `repeated` and how many might have been, dollars in the ledger and at the models.
 With --soak a site works for minutes under faults of its models, and a line tells what each process holds.
 """

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -29,17 +27,13 @@ HAS_RUN_WORKERS = (
 )
 IS_OPEN = "status IN ('pending', 'running')"
 OPEN = f"SELECT count(*) FROM runs_result WHERE {IS_OPEN}"
-HELD = (
-    "SELECT result.id, position FROM runs_result result JOIN runs_runworker worker ON token = lease_token"
-    " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
-)
 
 
 def kill_a_worker(site: Installation, chance: random.Random) -> None:
     """Kill one of two workers; the other has to finish the run."""
     victim = pick_a_worker(site, chance)
     pick_a_moment(site, chance)
-    site.kill_run_workers(victim)
+    site.kill_run_workers(victim.pid)
 
 
 def replace_a_worker(site: Installation, chance: random.Random) -> None:
@@ -63,8 +57,8 @@ def freeze_a_worker(site: Installation, chance: random.Random) -> None:
     pick_a_moment(site, chance)
     victim.freeze()
     site.lost_leases += 1
-    lost = site.database.rows(HELD.format(pid=victim.pid))
-    ids = ", ".join(str(result_id) for result_id, _ in lost) or "0"
+    lost = site.claimed_by(victim.pid)
+    ids = ", ".join(str(result_id) for result_id, *_ in lost) or "0"
     outcomes = f"SELECT {OUTCOME} FROM runs_result WHERE id IN ({ids})"
     site.models.release()
     # Not until they are scored: one that lost three workers, as it may on a slow machine, ends as an error.
@@ -75,7 +69,7 @@ def freeze_a_worker(site: Installation, chance: random.Random) -> None:
     site.wait_for_the_end()
     site.wait_for("SELECT count(*) = 0 FROM runs_runworker")
     assert site.database.rows(outcomes) == as_others_left_it
-    numbers = {number for _, number in lost}
+    numbers = {number for _, number, _ in lost}
     again = [request for request in site.models.requests[before:] if number_of(request) in numbers]
     assert len(again) <= AT_ONCE, "the woken worker asks for results it has lost"
 
@@ -131,7 +125,7 @@ def lose_power(site: Installation, chance: random.Random) -> None:
     assert site.redis is not None
     pick_a_moment(site, chance)
     for worker in living_workers(site):
-        site.kill_run_workers(worker)
+        site.kill_run_workers(worker.pid)
     site.redis.process.kill()
     site.postgresql.process.kill()
     site.postgresql.process.start()
@@ -188,9 +182,15 @@ def pick_a_moment(site: Installation, chance: random.Random) -> None:
 def kill_the_web(site: Installation, chance: random.Random) -> None:
     """Kill the web process, which also works, twice, and start it again."""
     for _ in range(2):
-        pick_a_moment(site, chance)
-        site.kill_run_workers(site.site.web)
-        site.site.web.start()
+        replace_the_web(site, chance)
+
+
+def replace_the_web(site: Installation, chance: random.Random) -> None:
+    """Kill the web process, which also works, and start it again."""
+    pick_a_moment(site, chance)
+    site.kill_run_workers(site.site.web.pid)
+    site.site.web.wait()
+    site.site.web.start()
 
 
 def kill_the_worker_of_the_web(site: Installation, chance: random.Random) -> None:
@@ -198,8 +198,7 @@ def kill_the_worker_of_the_web(site: Installation, chance: random.Random) -> Non
     for _ in range(2):
         pick_a_moment(site, chance)
         [victim] = site.site.web_workers()
-        os.kill(victim, signal.SIGKILL)
-        site.killed += 1
+        site.kill_run_workers(victim)
         wait_until(lambda victim=victim: site.site.web_workers() not in ([], [victim]))
 
 
@@ -222,3 +221,7 @@ ON_A_CLUSTER = by_name(
     *(kill_postgresql, make_read_only, deliver_again, lose_power),
 )
 ON_A_SINGLE_PROCESS = by_name(kill_the_web, kill_the_worker_of_the_web, fill_the_disk)
+KILLING = {
+    *by_name(kill_a_worker, replace_a_worker, lose_power),
+    *by_name(kill_the_web, replace_the_web, kill_the_worker_of_the_web),
+}

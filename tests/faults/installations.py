@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +14,14 @@ from pathlib import Path
 from tests.faults import suite
 from tests.services.database import SQLITE, Database
 from tests.services.postgresql import PostgreSQL, postgresql
-from tests.services.processes import Process, free_port, scratch_folder, wait_until
+from tests.services.processes import (
+    Process,
+    are_alive,
+    descendants,
+    free_port,
+    scratch_folder,
+    wait_until,
+)
 from tests.services.redis import RedisServer, redis_process
 from tests.services.site import SQLITE_FILE, Site
 from tests.support.model_server import ModelServer, serving
@@ -21,6 +30,10 @@ LEASE_S = 3
 ENV = {"EVALSITE_LEASE_S": str(LEASE_S), "EVALSITE_LOG_LEVEL": "INFO"}
 TEMPLATE = "waiting"
 STORE = "from tests.faults import suite; suite.store({base_url!r})"
+CLAIMED = (
+    "SELECT result.id, position, attempt FROM runs_result result JOIN runs_runworker worker ON token = lease_token"
+    " WHERE status = 'running' AND ({workers})"
+)
 OVER = "SELECT status NOT IN ('queued', 'running') FROM runs_run"
 
 
@@ -30,6 +43,7 @@ class Installation:
 
     `killed` counts the processes that were killed in the middle of work, `lost_leases` those that lived
     on while others took over what they held: each of either may cost calls that are made again.
+    `cut_off` tells for each killed process which results, at which attempt, it had claimed and not written.
     """
 
     site: Site
@@ -37,8 +51,13 @@ class Installation:
     models: ModelServer
     postgresql: PostgreSQL | None = None
     redis: RedisServer | None = None
-    killed: int = 0
+    cut_off: list[dict[int, int]] = field(default_factory=list)
     lost_leases: int = 0
+
+    @property
+    def killed(self) -> int:
+        """Return how many processes were killed in the middle of work."""
+        return len(self.cut_off)
 
     def wait_for(self, condition: str) -> None:
         """Wait until a query's only value is true."""
@@ -86,10 +105,31 @@ class Installation:
         self.database.execute("DELETE FROM runs_result")
         self.database.execute("DELETE FROM runs_run")
 
-    def kill_run_workers(self, process: Process) -> None:
-        """Kill a process that executes the run."""
-        process.kill()
-        self.killed += 1
+    def claimed_by(self, *pids: int) -> list[tuple[int, int, int]]:
+        """Return id, position and attempt of each result that processes have claimed and not written."""
+        workers = " OR ".join(f"worker LIKE '%/{pid}/%'" for pid in pids)
+        return self.database.rows(CLAIMED.format(workers=workers))
+
+    def kill_run_workers(self, pid: int) -> None:
+        """Kill a process that executes the run, and all it started, between a claim and its write.
+
+        What it holds is read while it stands still.
+        """
+
+        def family() -> list[int]:
+            return [pid, *descendants(pid)]
+
+        wait_until(lambda: bool(self.claimed_by(*family())), what=f"{pid} holds results")
+        # Stopped, it starts no others.
+        os.kill(pid, signal.SIGSTOP)
+        pids = family()
+        for each in pids:
+            os.kill(each, signal.SIGSTOP)
+        claimed = self.claimed_by(*pids)
+        self.cut_off.append({result_id: attempt for result_id, _, attempt in claimed})
+        for each in pids:
+            os.kill(each, signal.SIGKILL)
+        wait_until(lambda: not are_alive(pids))
 
     def logs(self) -> str:
         """Return the end of every log."""

@@ -133,6 +133,21 @@ def assert_paid_once(site: Installation) -> None:
     assert 0 <= repeated <= most, f"{repeated} calls were made again, {most} may be"
 
 
+def assert_kills_cut_work_off(site: Installation) -> None:
+    """Assert that processes were killed, each between the claim of a result and its write."""
+    assert site.cut_off
+    assert all(cut_off(site)), cut_off(site)
+
+
+def cut_off(site: Installation) -> list[int]:
+    """Return for each kill how many results it kept from being written: they were claimed again."""
+    attempts = dict(site.database.rows("SELECT id, attempt FROM runs_result"))
+    return [
+        sum(attempts[result_id] > attempt for result_id, attempt in claimed.items())
+        for claimed in site.cut_off
+    ]
+
+
 def most_repeated(site: Installation) -> int:
     """Return how many calls may have been made again after what befell the run.
 

@@ -41,7 +41,7 @@ def test_a_killed_command_line_leaves_a_run_that_stops_and_can_be_resumed(
     pick_a_moment(cluster, chance)
     run_workers = cluster.database.rows("SELECT worker FROM runs_runworker")
     assert [name.split("/")[-2] for [name] in run_workers] == [str(command_line.pid)]
-    cluster.kill_run_workers(command_line)
+    cluster.kill_run_workers(command_line.pid)
     cluster.wait_for_the_end()
 
     status, reason = cluster.database.row("SELECT status, status_reason FROM runs_run")
@@ -65,7 +65,7 @@ def test_a_killed_command_line_pays_again_for_no_answer_that_was_written(
     wait_until(lambda: lost_calls(cluster) == 0)
     in_flight = cluster.models.in_flight
     assert 0 < in_flight <= 2 * AT_ONCE
-    cluster.kill_run_workers(command_line)
+    cluster.kill_run_workers(command_line.pid)
     cluster.wait_for_the_end()
     cluster.resume_the_run()
     cluster.wait_for_the_end()
