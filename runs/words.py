@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from evaluators.reading.combining import cut_marks
+
 # What lies beyond is not searched. A database stores at most a megabyte of words for a text.
 MAX_SEARCHED = 200_000
 MAX_WORD = 100
@@ -107,6 +109,6 @@ def _places(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _fold(word: str) -> str:
-    plain = unicodedata.normalize("NFKD", word).casefold()
+    plain = unicodedata.normalize("NFKD", cut_marks(word)).casefold()
     marks = (char for char in plain if char.isalnum())
     return unicodedata.normalize("NFC", "".join(marks))[:MAX_WORD]

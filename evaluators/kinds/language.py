@@ -37,6 +37,7 @@ from pydantic import Field, field_validator, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, PartsMissingError, kind
 from evaluators.kinds._prompts import last_question
+from evaluators.reading.combining import cut_marks
 from evaluators.scoring.types import SCORE_DIGITS, Finding, Outcome, Score, Unscored
 
 MAX_LENGTH = 100_000
@@ -191,7 +192,7 @@ async def score(config: LanguageConfig, context: Context) -> Outcome:
 
 def _prose(text: str) -> tuple[str, int]:
     """Return a text without fenced blocks, and how many letters it has."""
-    text = FENCED.sub("", text[:MAX_LENGTH])
+    text = cut_marks(FENCED.sub("", text[:MAX_LENGTH]))
     return text, sum(map(str.isalpha, text))
 
 

@@ -21,8 +21,9 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.text import slugify
+from django.utils.text import Truncator, slugify
 
+from evaluators.reading.combining import cut_marks
 from evaluators.templatetags import figures, marks
 from evaluators.templatetags.figures import MISSING, AnyNumber
 from evaluators.templatetags.markdown import markdown
@@ -82,6 +83,12 @@ def one_line(value: Any) -> str:
         )
     text = " ".join(as_text(value).split())
     return text if len(text) <= MAX_GIST_LENGTH else f"{text[: MAX_GIST_LENGTH - 1]}…"
+
+
+@register.filter(is_safe=True)
+def truncatechars(text: object, length: int) -> str:
+    """Cut a text as Django's filter of this name does, which normalises all of it first."""
+    return Truncator(cut_marks(str(text))).chars(length)
 
 
 @register.filter

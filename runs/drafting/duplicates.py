@@ -25,6 +25,8 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz import fuzz, process
 
+from evaluators.reading.combining import cut_marks
+
 NEAR, EXACT = 85.0, 100.0
 FEW_WORDS = 4
 COMPARED_LENGTH = 500
@@ -63,7 +65,7 @@ def compared_text(turns: Sequence[Mapping[str, Any]]) -> str:
     """Return what a case is compared by, "" for a case that says nothing."""
     own = [turn for turn in turns if turn.get("role") == "user"] or turns
     text = " ".join(str(turn.get("content") or "") for turn in own)
-    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = unicodedata.normalize("NFKC", cut_marks(text)).casefold()
     return NOT_WORDS.sub(" ", plain).strip() or plain.strip()
 
 

@@ -298,6 +298,7 @@ class TestDuplicates:
             (LONG, LONG[::-1], ""),
             ("?!", "?!", "exact"),
             ("", "", ""),
+            ("a" + "\u0301" * 400_000 + "\u0323" * 400_000, "b", ""),
         ],
     )
     def test_exact_and_near_ones_are_found(self, drafted: str, existing: str, found: str) -> None:

@@ -71,6 +71,7 @@ def test_what_is_too_short_or_in_no_language_is_unscored_and_never_0() -> None:
         "\x00" * 50 + TEXTS["de"],
         "\ud800" + TEXTS["de"],
         TEXTS["de"] + "\n" + "```x\n" * 18_000,
+        TEXTS["de"] + "\u0301" * 50_000 + "\u0323" * 50_000,
     ):
         assert score_of(KIND, config, context_of(hostile)).score == 1
 

@@ -587,6 +587,14 @@ def test_a_line_of_a_diff_adds_no_white_space() -> None:
     assert diff_line("same", [TextPart(" a  b", is_changed=True)]) == "<p> a  b</p>"
 
 
+def test_a_text_is_cut_whatever_it_is_made_of() -> None:
+    template = "{{ text|truncatechars:6 }}"
+    assert render(template, text="<b>refund</b>") == "&lt;b&gt;re…"
+    assert render(template, text="cafe\u0301!") == "café!"
+    marks = "\u0301" * 400_000 + "\u0323" * 400_000
+    assert len(render(template, text=f"refund{marks} of a parcel")) < 40
+
+
 @pytest.mark.parametrize(
     ("rate", "parts"),
     [
