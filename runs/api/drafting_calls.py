@@ -173,7 +173,7 @@ def stop_case_proposal(request: Request, proposal: int) -> CaseProposalDoc:
 )
 def delete_case_proposal(request: Request, proposal: int) -> None:
     """Remove drafted cases with the texts that they were drafted from; cases that were stored stay."""
-    discard_drafts(_own(request, proposal).job)
+    discard_drafts(_own(request, proposal).job, by=_member(request))
 
 
 def _member(request: Request) -> Any:

@@ -91,6 +91,7 @@ ACTIONS = {
     "change": "changed",
     "create": "added",
     "delete": "deleted",
+    "delete_draft": "deleted drafted cases of",
     "draft": "asked for drafted cases of",
     "import": "imported",
     "rename": "renamed",

@@ -304,9 +304,11 @@ def stop_drafting(job: ModelJob, *, by: User) -> bool:
     return True
 
 
-def discard_drafts(job: ModelJob) -> None:
+def discard_drafts(job: ModelJob, *, by: User | None) -> None:
     """Remove the drafted cases of a job with the texts that they were drafted from; its cost stays booked."""
-    ModelJob.objects.filter(pk=job.pk).forget_texts()
+    with transaction.atomic():
+        ModelJob.objects.filter(pk=job.pk).forget_texts()
+        _audit(job, "delete_draft", by, model=job.model_name)
 
 
 @dataclass(frozen=True, slots=True)

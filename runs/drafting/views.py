@@ -135,7 +135,7 @@ def case_proposal_stop(request: MemberRequest, pk: int) -> HttpResponse:
 def case_proposal_discard(request: MemberRequest, pk: int) -> HttpResponse:
     """Remove drafted cases that nobody wants."""
     proposal = _own(request, pk)
-    discard_drafts(proposal.job)
+    discard_drafts(proposal.job, by=request.user)
     messages.success(
         request, "The drafted cases are deleted. Cases that were stored stay in the suite."
     )

@@ -335,7 +335,7 @@ def test_a_reply_that_comes_after_its_drafting_was_deleted_leaves_no_text(
         async def ask(calls: JobCalls) -> Any:
             outcome = await ask_models(calls)
             await calls.database.do(job.stop, None)
-            await calls.database.do(discard_drafts, job)
+            await calls.database.do(discard_drafts, job, by=None)
             return outcome
 
         return work, ask
@@ -429,7 +429,9 @@ def test_what_is_stopped_discarded_or_old_is_not_written_on(
     assert not model_server.requests
     model_server.behave(then=good(drafted("One", "Two")))
     done = draft(suite, model)
-    discard_drafts(done)
+    discard_drafts(done, by=kim)
+    entry = AuditEntry.objects.get(action="delete_draft")
+    assert (entry.actor, entry.object_name) == (kim, suite.title)
     old = draft(suite, model)
     ModelJob.objects.forget_old_drafts(now=timezone.now() + timedelta(days=13))
     old.refresh_from_db()
