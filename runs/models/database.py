@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache, lru_cache, partial
+from itertools import chain, groupby
 from typing import Any
 
 from django.db import Error, connection, models
@@ -165,19 +166,28 @@ ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def insert_rows(
-    model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]]
+    model: type[models.Model],
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    at_once: int = 1,
 ) -> None:
     """Insert rows whose values are in the order of `columns` (attribute names such as run_id).
 
-    It takes a fifth of the time that model instances take.
+    It takes a fifth of the time that model instances take. On SQLite `at_once` rows share a statement. That pays
+    only where something costly happens after each statement.
     """
     table, names, adapters = _columns(model, tuple(columns), connection.vendor)
     values = _adapted(rows, adapters)
     if connection.vendor == "postgresql":
         _copy(table, names, values)
         return
-    marks = ", ".join(["%s"] * len(names))
-    _execute(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", values)  # noqa: S608 - names of columns
+    marks = f"({', '.join(['%s'] * len(names))})"
+    parts = (values[start : start + at_once] for start in range(0, len(values), at_once))
+    # The last part may be smaller.
+    for size, equal in groupby(parts, key=len):
+        statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES {', '.join([marks] * size)}"  # noqa: S608 - names of columns
+        _execute(statement, [list(chain.from_iterable(part)) for part in equal])
 
 
 def update_rows(

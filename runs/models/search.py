@@ -24,6 +24,8 @@ from runs.models.suites import Case, Suite
 from runs.words import searchable
 
 CHUNK = 500
+# FTS5 writes its index to the disk after each statement, which takes longer than everything else a row needs.
+ROWS_AT_ONCE = 100
 # A phrase can have hundreds of words, and PostgreSQL repeats them for each run. The longest are rare enough.
 MAX_LOOKED_UP = 8
 # To look up more runs in SQLite's index takes longer than to look at the hits of all.
@@ -236,7 +238,8 @@ class ResultTextQuerySet(SearchQuerySet):
             )
             for pk, case, text, trace, reasons in answers
         )
-        insert_rows(ResultText, RESULT_COLUMNS, (row for row in rows if any(row[3:])))
+        searched = (row for row in rows if any(row[3:]))
+        insert_rows(ResultText, RESULT_COLUMNS, searched, at_once=ROWS_AT_ONCE)
 
 
 def called_tools(trace: Iterable[Mapping[str, Any]] | None) -> list[str]:
@@ -288,6 +291,7 @@ class CaseTextQuerySet(SearchQuerySet):
                 )
                 for pk, suite_id, key, title, messages in list(rows)
             ),
+            at_once=ROWS_AT_ONCE,
         )
 
 

@@ -12,7 +12,7 @@ from runs.files.importing_results import import_results
 from runs.models.removals import RemovalPart
 from runs.models.results import EvaluatorScore, ResultOutput
 from runs.models.runs import Run
-from runs.models.search import CaseText, ResultText
+from runs.models.search import ROWS_AT_ONCE, CaseText, ResultText
 from runs.retention.queries import Selection
 from runs.retention.services import begin_removal, remove_data
 from runs.running.retrying import retry_results
@@ -154,3 +154,12 @@ def test_cases_are_found_by_the_words_of_each_revision() -> None:
     scopes = [suite.pk - 1, suite.pk]
     assert CaseText.objects.with_words("input", ["tent"], scopes=scopes).exists()
     assert not CaseText.objects.with_words("input", ["tent"], scopes=[suite.pk + 1]).exists()
+
+
+def test_all_cases_of_a_long_import_are_found() -> None:
+    count = 2 * ROWS_AT_ONCE + 1
+    suite = make_suite(cases=count)
+    rows = CaseText.objects.with_words("name", ["case"], scopes=[suite.pk])
+    assert sorted(rows.values_list("case__key", flat=True)) == [
+        f"C-{n:03}" for n in range(1, count + 1)
+    ]
