@@ -110,7 +110,6 @@ def copy_baseline_outputs(run: Run, plan: Plan) -> None:
     if plan.baseline is None:
         return
     number = plan.baseline["run"]
-    baseline = Run.objects.filter(suite=run.suite_id, number=number).first()
     lacking = run.results.filter(compared_with=None).order_by("position", "repetition", "id")
     rows = list(lacking.values_list("pk", "case_id", "repetition"))
     cases = Case.objects.in_bulk({case for _, case, _ in rows})
@@ -121,35 +120,45 @@ def copy_baseline_outputs(run: Run, plan: Plan) -> None:
         if case.evaluators
     }
     is_usual = bool(baseline_paths(plan.root, kinds))
-    wanting = {
-        pk for pk in cases if (bool(baseline_paths(trees[pk], kinds)) if pk in trees else is_usual)
+    keys = {
+        pk: case.key
+        for pk, case in cases.items()
+        if (bool(baseline_paths(trees[pk], kinds)) if pk in trees else is_usual)
     }
-    rows = [row for row in rows if row[1] in wanting]
-    answers = _Answers(run, baseline, number, plan.files, [cases[pk] for pk in wanting])
+    rows = [row for row in rows if row[1] in keys]
+    # Its own outputs, judged again.
+    itself = run.source_run_id if run.is_judged_again else None
+    answers = BaselineOutputs(run.suite_id, number, keys, plan.files, itself=itself)
     for start in range(0, len(rows), BATCH):
         insert_rows(ComparedOutput, COLUMNS, answers.copies(rows[start : start + BATCH]))
 
 
-class _Answers:
-    """The results of a baseline that can be compared with those of a run, by key of the case."""
+class BaselineOutputs:
+    """The outputs of a baseline that can be compared with those of cases, whose keys are given by id.
+
+    `itself` is the id of the run whose outputs they are, if they exist already.
+    """
 
     def __init__(
         self,
-        run: Run,
-        baseline: Run | None,
+        suite_id: int,
         number: int,
+        keys: Mapping[int, str],
         files: Mapping[str, str],
-        cases: Sequence[Case],
+        *,
+        itself: int | None = None,
     ) -> None:
+        """Read what the baseline ran, without the outputs."""
+        runs = Run.objects.defer("summary", "leaf_scores")
+        baseline = runs.filter(suite=suite_id, number=number).first()
         self.name, self.is_there = f"run #{number}", baseline is not None
-        # Its own outputs, judged again.
-        self.is_itself = run.is_judged_again and run.source_run_id == getattr(baseline, "pk", 0)
-        self.keys = {case.pk: case.key for case in cases}
+        self.is_itself = baseline is not None and baseline.pk == itself
+        self.keys = keys
         self.usable: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self.ran: dict[str, int] = {}
         if baseline is None:
             return
-        mine = baseline.results.filter(case__key__in=among(self.keys.values(), "text"))
+        mine = baseline.results.filter(case__key__in=among(keys.values(), "text"))
         self.ran = dict(mine.order_by().values_list("case__key", "case_id"))
         answered = mine.filter(HAS_OUTPUT, status__in=ENDED_RESULT_STATUSES)
         for key, repetition, pk in answered.order_by("repetition").values_list(
@@ -157,8 +166,27 @@ class _Answers:
         ):
             self.usable[key].append((repetition, pk))
         self.other_input = _other_inputs(
-            cases, self.ran, files, baseline.snapshot.get("files") or {}
+            keys, self.ran, files, baseline.snapshot.get("files") or {}
         )
+
+    def problem(self, case: int) -> str:
+        """Return why the output of a case can be compared with none, "" if it can."""
+        key = self.keys[case]
+        problem = ""
+        if not self.is_there:
+            problem = f"the baseline, {self.name}, was deleted"
+        elif self.is_itself:
+            problem = f"the output is that of the baseline, {self.name}, itself"
+        elif key not in self.ran:
+            problem = f"the baseline, {self.name}, has no such case"
+        elif key not in self.usable:
+            problem = f"the baseline, {self.name}, has no output for the case"
+        elif key in self.other_input:
+            problem = (
+                f"the input of the case is another now, so the output of the baseline, {self.name}, answers "
+                "another question"
+            )
+        return problem
 
     def copies(self, rows: Sequence[tuple[int, int, int]]) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of ComparedOutput for results by id, case and repetition."""
@@ -171,36 +199,27 @@ class _Answers:
 
     def _find(self, case: int, repetition: int) -> tuple[int, int, str]:
         """Return repetition and id of the baseline's result, or 0 as id and why there is none."""
-        key = self.keys[case]
-        usable = self.usable.get(key, ())
-        problem = ""
-        if not self.is_there:
-            problem = f"the baseline, {self.name}, was deleted"
-        elif self.is_itself:
-            problem = f"the output is that of the baseline, {self.name}, itself"
-        elif key not in self.ran:
-            problem = f"the baseline, {self.name}, has no such case"
-        elif not usable:
-            problem = f"the baseline, {self.name}, has no output for this case"
-        elif key in self.other_input:
-            problem = (
-                f"the input of the case is another now, so the output of the baseline, {self.name}, answers "
-                "another question"
-            )
-        if problem:
+        if problem := self.problem(case):
             return repetition, 0, problem
+        usable = self.usable[self.keys[case]]
         return *usable[(repetition - 1) % len(usable)], ""
 
 
 def _other_inputs(
-    cases: Sequence[Case], ran: Mapping[str, int], now: Mapping[str, str], then: Mapping[str, str]
+    keys: Mapping[int, str],
+    ran: Mapping[str, int],
+    now: Mapping[str, str],
+    then: Mapping[str, str],
 ) -> set[str]:
     """Return the keys of the cases whose input, or a file in it, is another than in the baseline."""
-    changed = [case for case in cases if ran.get(case.key, case.pk) != case.pk or now != then]
-    before = Case.objects.in_bulk({ran[case.key] for case in changed if case.key in ran})
+    changed = {
+        key: (pk, ran[key])
+        for pk, key in keys.items()
+        if key in ran and (ran[key] != pk or now != then)
+    }
+    cases = Case.objects.in_bulk({pk for pair in changed.values() for pk in pair})
     return {
-        case.key
-        for case in changed
-        if case.key in ran
-        and case_question(before[ran[case.key]].facts, then) != case_question(case.facts, now)
+        key
+        for key, (pk, before) in changed.items()
+        if case_question(cases[before].facts, then) != case_question(cases[pk].facts, now)
     }

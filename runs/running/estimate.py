@@ -13,7 +13,7 @@ from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery, TextField
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
@@ -24,7 +24,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
-from evaluators.templatetags.figures import counted, money
+from evaluators.templatetags.figures import counted, money, thousands
 from runs.engine.plan import (
     BASELINE,
     baseline_paths,
@@ -32,10 +32,10 @@ from runs.engine.plan import (
     judge_calls,
     planned_calls_by_judge,
 )
-from runs.models.results import Result, ResultStatus
+from runs.models.results import ComparedOutput, Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
-from runs.running.baselines import no_baseline_text
+from runs.running.baselines import BaselineOutputs, no_baseline_text
 from runs.target_kinds import target_kinds
 
 
@@ -239,13 +239,32 @@ def unscorable_warnings(root: EvaluatorSpec, groups: Iterable[CaseGroup]) -> tup
     )
 
 
-def baseline_warning(request: EstimateRequest, groups: Iterable[CaseGroup]) -> str:
-    """Return a warning about evaluators that need a baseline where there is none, "" else."""
-    if request.has_baseline:
-        return ""
-    kinds = all_kinds()
-    found = (path for group in groups for path in baseline_paths(group.tree(request.root), kinds))
-    return no_baseline_text(list(dict.fromkeys(found)))
+NO_BASELINE = "there is no baseline"
+
+
+def uncompared_cases(request: EstimateRequest) -> Mapping[str, str]:
+    """Return by key of each chosen case, whose output could be compared with none of a baseline, why not."""
+    cases = dict(request.choice.read(_current_cases(request.suite), "pk"))
+    number = request.baseline.number if request.baseline else request.suite.baseline_number
+    if number is None:
+        return dict.fromkeys(cases, NO_BASELINE)
+    files = dict(request.suite.files.values_list("path", "content_id"))
+    keys = {pk: key for key, pk in cases.items()}
+    outputs = BaselineOutputs(request.suite.pk, number, keys, files)
+    return {key: problem for pk, key in keys.items() if (problem := outputs.problem(pk))}
+
+
+def baseline_warnings(
+    comparing: Sequence[str], uncompared: Mapping[str, str], cases: int
+) -> Iterator[str]:
+    """Yield warnings about evaluators, by path, that compare outputs with a baseline's and lack these."""
+    verb = "gets" if len(comparing) == 1 else "get"
+    for why, count in Counter(uncompared.values()).most_common():
+        if why == NO_BASELINE:
+            yield no_baseline_text(comparing)
+        else:
+            some = f"{thousands(count)} of {counted(cases, 'case')}"
+            yield f"{', '.join(comparing)} {verb} no score in {some}: {why}."
 
 
 def _leaves(tree: EvaluatorSpec, case: CaseFacts) -> Iterator[tuple[str, str]]:
@@ -345,7 +364,7 @@ class PastRuns:
     suite: Suite
     targets: Sequence[Target]
     judges: Collection[str]
-    _trees: dict[int, tuple[EvaluatorSpec, PolicySpec, bool]] = field(default_factory=dict)
+    _trees: dict[int, tuple[EvaluatorSpec, PolicySpec, Decimal]] = field(default_factory=dict)
 
     def of_target(self, target: Target) -> PastUse:
         """Return the last runs of the target in this suite, else in others, else with its model."""
@@ -394,30 +413,46 @@ class PastRuns:
     def calls_an_execution(self, run: Run, *, outcomes: Decimal) -> Decimal:
         """Return the planned judge calls of one execution of a run, for that share of cases with outcomes."""
         if not self._trees:
-            kept = Run.objects.filter(pk__in=[judged.pk for judged in self.judged.runs])
+            ids = [judged.pk for judged in self.judged.runs]
+            kept = Run.objects.filter(pk__in=ids)
             parts = ("evaluators", "policy", BASELINE)
-            rows = kept.values_list("pk", *(f"snapshot__{part}" for part in parts))
+            rows = list(kept.values_list("pk", *(f"snapshot__{part}" for part in parts)))
+            # The shares of the outputs that could be compared with the baseline's.
+            shares: dict[int, Decimal] = {}
+            if any(baseline for *_, baseline in rows):
+                copies = ComparedOutput.objects.filter(result__run__in=ids)
+                of_runs = copies.order_by().values_list("result__run")
+                counts = of_runs.annotate(all=Count("pk"), some=Count("pk", filter=Q(problem="")))
+                shares = {pk: Decimal(some) / total for pk, total, some in counts}
             self._trees = {
                 pk: (
                     EvaluatorSpec.model_validate(tree),
                     PolicySpec.model_validate(policy),
-                    bool(baseline),
+                    shares.get(pk, Decimal(0)),
                 )
-                for pk, tree, policy, baseline in rows
+                for pk, tree, policy, _ in rows
             }
-        root, policy, has_baseline = self._trees[run.pk]
-        return judge_calls_per_execution(root, policy, outcomes, has_baseline=has_baseline)
+        root, policy, compared = self._trees[run.pk]
+        return judge_calls_per_execution(root, policy, outcomes, compared)
 
 
 def judge_calls_per_execution(
-    root: EvaluatorSpec, policy: PolicySpec, outcomes: Decimal, *, has_baseline: bool
+    root: EvaluatorSpec, policy: PolicySpec, outcomes: Decimal, compared: Decimal
 ) -> Decimal:
-    """Return the mean judge calls of one execution when that share (0 to 1) has expected outcomes."""
-    with_them, without = (
-        judge_calls(root, all_kinds(), outcomes_by=outcomes_by, has_baseline=has_baseline)
-        for outcomes_by in (policy, None)
-    )
-    return outcomes * with_them + (1 - outcomes) * without
+    """Return the mean judge calls of one execution.
+
+    `outcomes` is the share (0 to 1) of the cases with expected outcomes, `compared` that of the cases whose output can
+    be compared with a baseline's.
+    """
+
+    def mean(*, has_baseline: bool) -> Decimal:
+        with_them, without = (
+            judge_calls(root, all_kinds(), outcomes_by=outcomes_by, has_baseline=has_baseline)
+            for outcomes_by in (policy, None)
+        )
+        return outcomes * with_them + (1 - outcomes) * without
+
+    return compared * mean(has_baseline=True) + (1 - compared) * mean(has_baseline=False)
 
 
 def _first(steps: Sequence[tuple[Sequence[Run], Callable[[Run], bool], str]]) -> PastUse:
@@ -446,15 +481,13 @@ def _ended(runs: QuerySet[Run]) -> Sequence[Run]:
 Judges = Counter[tuple[str, str]]
 
 
-def planned_judge_calls(request: EstimateRequest) -> Judges:
+def planned_judge_calls(request: EstimateRequest, uncompared: Collection[str]) -> Judges:
     """Return the calls of one repetition by judge when no gate fails.
 
-    `planned_calls_by_judge` names the judges.
+    `planned_calls_by_judge` names the judges. The outputs of the `uncompared` cases, by key, are compared with none.
     """
     calls = Judges()
-    count_calls = partial(
-        planned_calls_by_judge, kinds=all_kinds(), has_baseline=request.has_baseline
-    )
+    count_calls = partial(planned_calls_by_judge, kinds=all_kinds())
     cases, with_outcomes = request.cases, request.with_outcomes
     own = _current_cases(request.suite).filter(evaluators__isnull=False)
     rows = request.choice.read(
@@ -464,14 +497,19 @@ def planned_judge_calls(request: EstimateRequest) -> Judges:
         *("written", "evaluators_append", "has_outcomes"),
     )
     # Trees of many cases are mostly the same few, so each is read once.
-    groups = Counter(tuple(facts) for _, *facts in rows)
-    for (written, append, has_outcomes), count in groups.items():
+    groups = Counter((*facts, key not in uncompared) for key, *facts in rows)
+    shared_uncompared = len(uncompared)
+    for (written, append, has_outcomes, is_compared), count in groups.items():
         tree = case_tree(request.root, json.loads(written), append=append)
         policy = request.policy if has_outcomes else None
-        _add(calls, count_calls(tree, outcomes_by=policy), count)
+        _add(calls, count_calls(tree, outcomes_by=policy, has_baseline=is_compared), count)
         cases, with_outcomes = cases - count, with_outcomes - count * has_outcomes
+        shared_uncompared -= count * (not is_compared)
     for policy, count in ((request.policy, with_outcomes), (None, cases - with_outcomes)):
         _add(calls, count_calls(request.root, outcomes_by=policy), count)
+    if shared_uncompared:
+        comparing = count_calls(request.root) - count_calls(request.root, has_baseline=False)
+        _add(calls, comparing, -shared_uncompared)
     return +calls
 
 
@@ -560,11 +598,6 @@ class EstimateRequest:
         return self.cases * self.repetitions
 
     @property
-    def has_baseline(self) -> bool:
-        """Tell whether there is a run whose outputs its own are compared with."""
-        return self.baseline is not None or self.suite.baseline_run_id is not None
-
-    @property
     def outcomes(self) -> Decimal:
         """Return the share of the cases that have expected outcomes."""
         return Decimal(self.with_outcomes) / max(self.cases, 1)
@@ -573,14 +606,23 @@ class EstimateRequest:
 def estimate(request: EstimateRequest) -> Estimate:
     """Return what the request would start, its cost and time, and the past runs behind them."""
     agents = agents_that_judge(request.suite)
-    planned_calls = planned_judge_calls(request)
+    groups = case_groups(request.suite, request.choice)
+    trees = (group.tree(request.root) for group in groups)
+    comparing = list(
+        dict.fromkeys(path for tree in trees for path in baseline_paths(tree, all_kinds()))
+    )
+    uncompared = uncompared_cases(request) if comparing else {}
+    planned_calls = planned_judge_calls(request, uncompared)
     past = PastRuns(request.suite, request.targets, _judge_names(request, list(agents)))
     recorded = recorded_counts(request.suite, request.targets, request.choice)
-    groups = case_groups(request.suite, request.choice)
-    parts = tuple(
-        _estimate_target(
-            request, target, past, recorded.get(target.pk), is_judged=bool(planned_calls)
+    compared = 1 - Decimal(len(uncompared)) / max(request.cases, 1)
+    judging = None
+    if planned_calls:
+        judging = judge_calls_per_execution(
+            request.root, request.policy, request.outcomes, compared
         )
+    parts = tuple(
+        _estimate_target(request, target, past, recorded.get(target.pk), judging)
         for target in request.targets
     )
     run_usd, evaluation_usd = (
@@ -622,7 +664,7 @@ def estimate(request: EstimateRequest) -> Estimate:
                     if target.pk in recorded
                 ),
                 *unscorable_warnings(request.root, groups),
-                baseline_warning(request, groups),
+                *baseline_warnings(comparing, uncompared, request.cases),
                 family_warning(request.judge if planned_calls else None, request.targets),
                 agent_warning(agents, request.targets),
             )
@@ -665,18 +707,20 @@ def _estimate_target(
     target: Target,
     past: PastRuns,
     recorded: int | None,
-    *,
-    is_judged: bool,
+    judging: Decimal | None,
 ) -> TargetEstimate:
-    """Return the estimate for one run; cases without a recorded output cost nothing."""
+    """Return the estimate for one run; cases without a recorded output cost nothing.
+
+    `judging` is the number of judge calls of one execution, None where none is asked.
+    """
     own = past.of_target(target)
     executions = request.executions if recorded is None else recorded * request.repetitions
     run = cost(own.runs, "run", {run.pk: run.done_count for run in own.runs}, executions)
     evaluation = EstimatedCost(Decimal(0), Decimal(0), Decimal(0))
     if request.executions and not executions:
         run = evaluation = EstimatedCost(None, reason=NO_OUTPUT)
-    elif is_judged:
-        evaluation = _evaluation(request, past, executions)
+    elif judging is not None:
+        evaluation = _evaluation(request, past, judging * executions)
     if not own.runs and executions:
         run = EstimatedCost(None, reason=NO_RUN)
     return TargetEstimate(
@@ -694,8 +738,8 @@ def _estimate_target(
     )
 
 
-def _evaluation(request: EstimateRequest, past: PastRuns, executions: int) -> EstimatedCost:
-    """Return the judge cost of so many executions by the price of a planned call in past runs."""
+def _evaluation(request: EstimateRequest, past: PastRuns, calls: Decimal) -> EstimatedCost:
+    """Return the judge cost of so many calls by the price of a planned call in past runs."""
     planned = {
         run.pk: run.done_count * past.calls_an_execution(run, outcomes=request.outcomes)
         for run in past.judged.runs
@@ -703,10 +747,7 @@ def _evaluation(request: EstimateRequest, past: PastRuns, executions: int) -> Es
     runs = [run for run in past.judged.runs if planned[run.pk]]
     if not runs:
         return EstimatedCost(None, reason=NO_JUDGE_RUN)
-    each = judge_calls_per_execution(
-        request.root, request.policy, request.outcomes, has_baseline=request.has_baseline
-    )
-    return cost(runs, "evaluation", planned, each * executions)
+    return cost(runs, "evaluation", planned, calls)
 
 
 def _basis(parts: Sequence[TargetEstimate]) -> str:

@@ -43,7 +43,7 @@ from runs.models.results import ENDED_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.stored import decode_leaf_scores
 from runs.models.suites import Case, Suite, SuiteDraft
-from runs.running.baselines import no_baseline_text
+from runs.running.baselines import BaselineOutputs, no_baseline_text
 from runs.running.retrying import HAS_OUTPUT
 from runs.running.rules import RunRules, apply_rules
 from runs.running.services import DEFAULT_CONCURRENCY, freeze
@@ -61,7 +61,7 @@ OTHER_INPUT = "the input of the case is another now, so the stored output answer
 NOTHING_CHOSEN = "No result is chosen. Change the cases or the filter."
 # The reason to judge what stands but has no score.
 NO_SCORE = "no score in the source"
-# Why an evaluator that compares outputs with a baseline's is asked for no score.
+# Why an evaluator that compares outputs with a baseline's gives no score of the whole run.
 NO_BASELINE = "no baseline to compare with"
 IS_BASELINE = "the run is the baseline itself"
 
@@ -120,11 +120,15 @@ class ResultToJudge:
 
 @dataclass(slots=True)
 class EvaluatorPlan:
-    """What becomes of one evaluator: how many scores are kept, and why how many others are judged."""
+    """What becomes of one evaluator: how many scores are kept, and why how many others are judged.
+
+    For the reasons in `unscored` nothing can be compared, so there will be no score.
+    """
 
     path: str
     kept: int = 0
     judged: Counter[str] = field(default_factory=Counter)
+    unscored: set[str] = field(default_factory=set)
     calls: int = 0
 
     @property
@@ -138,7 +142,7 @@ class EvaluatorPlan:
         """Say why how many scores are new, "" for none: "29 judged: another judge", "3 scored: new" without calls."""
         done = "judged" if self.calls else "scored"
         parts = (
-            f"{thousands(count)} {'not scored' if why in (NO_BASELINE, IS_BASELINE) else done}: {why}"
+            f"{thousands(count)} {'not scored' if why in self.unscored else done}: {why}"
             for why, count in self.judged.most_common()
         )
         return "; ".join(parts)
@@ -396,10 +400,6 @@ class Decisions:
         self.kinds: Mapping[str, Kind] = all_kinds()
         # The scores of an imported run are another tool's.
         self.is_ours = not source.imported_from
-        # Why nothing can be compared with a baseline's output, "" if it can.
-        self.lack = "" if after.baseline else NO_BASELINE
-        if after.baseline and after.baseline["run"] == source.number:
-            self.lack = IS_BASELINE
         scores = decode_leaf_scores(source.pk, source.leaf_scores)
         self.paths = tuple(scores.scores)
         columns = zip(*scores.scores.values(), strict=True)
@@ -408,8 +408,10 @@ class Decisions:
             for pk, row in zip(scores.results, columns, strict=False)
         }
         ids = {pk for row in results for pk in (row.ran, row.case)}
-        light = Case.objects.only("evaluators", "evaluators_append", "expected_outcomes")
+        light = Case.objects.only("key", "evaluators", "evaluators_append", "expected_outcomes")
         self.cases = light.in_bulk(list(ids))
+        # Why the output of a case can be compared with none of a baseline; those that can are left out.
+        self.lacks = self._lacks(source, {row.case for row in results})
         self.trees: dict[Any, tuple[JudgedTree, KeptScores]] = {}
 
     def decide(
@@ -435,13 +437,16 @@ class Decisions:
         evaluators: dict[str, EvaluatorPlan] = {}
         calls: Counter[Call] = Counter()
         for key, count in times.items():
+            (*_, lack), _ = key
             _, reasons, asked = known[key]
             for path, reason in reasons.items():
                 evaluator = evaluators.setdefault(path, EvaluatorPlan(path))
-                if reason:
-                    evaluator.judged[reason] += count
-                else:
+                if not reason:
                     evaluator.kept += count
+                    continue
+                evaluator.judged[reason] += count
+                if reason == lack:
+                    evaluator.unscored.add(reason)
             for call, number in asked.items():
                 calls[call] += number * count
         for (path, _), number in calls.items():
@@ -456,7 +461,19 @@ class Decisions:
             content_hash([bool(old.evaluators), *own]) if own else "",
             bool(new.expected_outcomes),
             row.is_same,
+            self.lacks.get(row.case, ""),
         )
+
+    def _lacks(self, source: Run, cases: Collection[int]) -> Mapping[int, str]:
+        baseline = self.after.baseline
+        if baseline is None:
+            return dict.fromkeys(cases, NO_BASELINE)
+        number = baseline["run"]
+        if number == source.number:
+            return dict.fromkeys(cases, IS_BASELINE)
+        keys = {pk: self.cases[pk].key for pk in cases}
+        outputs = BaselineOutputs(source.suite_id, number, keys, self.after.files)
+        return {pk: problem for pk in cases if (problem := outputs.problem(pk))}
 
     def _decide(
         self, row: SourceResult, place: Any, scored: Sequence[bool]
@@ -474,8 +491,9 @@ class Decisions:
         tree, taken = self.trees[place]
         has_score = {path for path, is_there in zip(self.paths, scored, strict=False) if is_there}
         kept = taken.standing(has_score)
-        lacking = baseline_paths(tree.root, self.kinds) if self.lack else []
-        reasons = {**taken.reasons, **dict.fromkeys(lacking, self.lack)}
+        lack = self.lacks.get(row.case, "")
+        lacking = baseline_paths(tree.root, self.kinds) if lack else []
+        reasons = {**taken.reasons, **dict.fromkeys(lacking, lack)}
         reasons = {
             path: "" if path in kept else reasons.get(path, NO_SCORE) for path in taken.paths
         }

@@ -148,12 +148,17 @@ def is_unscored_by(path: str) -> Exists:
 def _judge_calls(run: Run, chosen: QuerySet[Result], path: str) -> int:
     """Return the judge calls of the results when no gate fails and nothing is repeated."""
     plan, kinds, total = read_plan(run.snapshot), all_kinds(), 0
-    for root, has_outcomes, count in _trees(plan.root, chosen):
-        policy = plan.policy if has_outcomes and plan.judge else None
-        count_calls = partial(retry_judge_calls, path=path) if path else judge_calls
-        total += count * count_calls(
-            root, kinds, outcomes_by=policy, has_baseline=plan.baseline is not None
-        )
+    count_calls = partial(retry_judge_calls, path=path) if path else judge_calls
+    parts = [(chosen, False)]
+    if plan.baseline is not None:
+        # What the baseline did not answer is compared with nothing.
+        is_compared = Q(compared_with__problem="")
+        parts = [(chosen.filter(is_compared), True), (chosen.exclude(is_compared), False)]
+    for results, has_baseline in parts:
+        for root, has_outcomes, count in _trees(plan.root, results):
+            policy = plan.policy if has_outcomes and plan.judge else None
+            calls = count_calls(root, kinds, outcomes_by=policy, has_baseline=has_baseline)
+            total += count * calls
     return total
 
 

@@ -44,7 +44,7 @@ from runs.results.runs import with_list_columns
 from runs.running.checks import CannotStartError
 from runs.running.judging_again import judge_again
 from runs.running.judging_plan import JudgingRequest, plan_judging
-from runs.running.measuring import MeasuringRequest, measure_judge
+from runs.running.measuring import MeasuringRequest, measure_judge, plan_measuring
 from runs.running.retrying import retry_results
 from runs.running.services import start_run
 from runs.suites.drafts import get_draft
@@ -287,12 +287,31 @@ def test_what_the_baseline_did_not_answer_is_unscored_with_the_reason(suite: Sui
     reasons = dict(rows.values_list("result__case__key", "reasoning"))
     assert reasons.pop("BIAS").startswith("inconclusive")
     assert reasons == {
-        "WIN": "the baseline, run #1, has no output for this case",
+        "WIN": "the baseline, run #1, has no output for the case",
         "LATER": "the baseline, run #1, has no such case",
         "LOSS": "the input of the case is another now, so the output of the baseline, run #1, answers another question",
     }
     figures = figures_of(new)
     assert (figures.results, figures.unscored, figures.inconclusive) == (5, 3, 1)
+
+    # What asks nobody is not counted before: both orders of TIE and BIAS are.
+    client, place = make_client(make_user()), (suite.slug, new.number)
+    ask = reverse("runs:run-retry-ask", args=place)
+    assert "up to 4 calls of judge" in text_of(client.post(ask, {"everything": "on"}))
+    filled = {"target": new.target_id, "cases": "all", "repetitions": 1, "judge": suite.judge_id}
+    form = reverse("runs:run-new", args=(suite.slug,))
+    page = text_of(client.post(form, {**filled, "baseline": old.number, "preview": "1"}))
+    assert "Judge calls up to 4 judge 4" in page
+    # The last run asked for as many, and paid for two: nobody is asked about equal outputs.
+    assert f"+ judge ${2 * CALL_USD:.2f}" in page
+    for reason in reasons.values():
+        assert f"better gets no score in 1 of 5 cases: {reason}." in page
+    assert plan_measuring(new, MeasuringRequest(times=1), None).calls.total() == 4
+    plan = plan_judging(new, JudgingRequest(asks_again=True), None)
+    assert plan.calls.total() == 4
+    assert plan.evaluators[1].reasons.count("1 not scored: ") == 3
+    # Its one score is kept, and BIAS had none.
+    assert plan_judging(new, JudgingRequest(), None).calls.total() == 2
 
 
 def test_repetitions_are_compared_with_those_of_the_baseline_in_turn(suite: Suite) -> None:
