@@ -75,8 +75,8 @@ evalsite --version tells which one this is. Environment variables are documented
 
 
 @cache
-def _command_files() -> dict[str, Path]:
-    """Return the module of each management command of Evalsite, in the order of their list."""
+def _command_files() -> dict[str, Path | None]:
+    """Return the module of each command of Evalsite, in the order of their list; that of Celery has none."""
     modules = {
         path.stem: path
         for folder in FOLDERS
@@ -84,19 +84,21 @@ def _command_files() -> dict[str, Path]:
     }
     names = [name for name in FIRST if name in modules]
     names += sorted(modules.keys() - set(FIRST))
-    return {name: modules[name] for name in names}
+    return {name: modules[name] for name in names} | {WORKER: None}
 
 
 @cache
 def own_commands() -> dict[str, str]:
     """Return a sentence about each command of Evalsite, without importing any of them."""
-    sentences = {name: _sentence(path) for name, path in _command_files().items()}
-    return {**sentences, WORKER: WORKER_SENTENCE}
+    return {
+        name: _sentence(path) if path else WORKER_SENTENCE
+        for name, path in _command_files().items()
+    }
 
 
 def _is_own(word: str) -> bool:
     """Tell whether a word names a command of Evalsite, without reading the sentences of all."""
-    return word == WORKER or word in _command_files()
+    return word in _command_files()
 
 
 def overview() -> str:
