@@ -34,7 +34,7 @@ from runs.compare.sides import (
     scores_to_test,
 )
 from runs.models.results import Retry
-from runs.models.runs import Kept, Run
+from runs.models.runs import RecentValues, Run
 
 # The ids of both runs make one seed; the factor is a prime, so that no two pairs share a seed.
 SEED_STEP = 1_000_003
@@ -184,7 +184,7 @@ class ComparedResults:
 
 # The parts of a comparison's page, its filters and the steps through its cases ask about the same two runs. Of 20,000
 # cases each they take 37 MB, so a process keeps no others.
-COMPARED: Kept[ComparedResults] = Kept(1)
+COMPARED: RecentValues[ComparedResults] = RecentValues(1)
 MAX_KEPT_EXECUTIONS = 40_000
 
 

@@ -29,7 +29,7 @@ from runs.lists import Chip, HeadCell, Key, Keyset, ListQuery, Sort, head_cell, 
 from runs.models.database import among
 from runs.models.results import Result
 from runs.models.run_cases import VERDICTS, RunCase
-from runs.models.runs import Kept, Run, RunStatus
+from runs.models.runs import RecentValues, Run, RunStatus
 from runs.results.files import run_fingerprint
 from runs.results.result_state import result_address
 from runs.results.runs import RunRow, run_row, run_word, score_intervals, with_list_columns
@@ -250,7 +250,7 @@ def many_runs(query: ManyQuery, size: int = PAGE_SIZE) -> ManyRuns:
 
 
 # Each page and each order of the same cases tells how many there are.
-COUNTED: Kept[Mapping[str, int]] = Kept(20)
+COUNTED: RecentValues[Mapping[str, int]] = RecentValues(20)
 
 
 def _counts(runs: Sequence[Run], query: ManyQuery, cases: QuerySet[Any, Any]) -> Mapping[str, int]:

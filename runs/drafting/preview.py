@@ -18,7 +18,7 @@ from runs.formats.table_cases import ReadCases, read_cases
 from runs.formats.table_mapping import CaseMapping, CasePart
 from runs.formats.tables import Table, TableRow
 from runs.models.jobs import ModelJob
-from runs.models.runs import Kept
+from runs.models.runs import RecentValues
 from runs.models.suites import Suite
 from runs.specs.suites import CaseSpec
 
@@ -204,7 +204,7 @@ class _KnownCases:
     texts: KnownTexts
 
 
-_kept: Kept[_KnownCases] = Kept(size=4)
+_kept: RecentValues[_KnownCases] = RecentValues(size=4)
 
 
 def _known(suite: Suite) -> _KnownCases:

@@ -38,7 +38,7 @@ from runs.lists import (
 from runs.models.database import OneOf, among
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
 from runs.models.run_cases import LiveCases, RunCase, sorted_cases
-from runs.models.runs import Kept, Run
+from runs.models.runs import RecentValues, Run
 from runs.models.search import conversation_text, exact_lookups
 from runs.models.suites import Case
 from runs.summary.cases import STATES
@@ -403,7 +403,7 @@ def pairwise_paths(trees: Iterable[EvaluatorSpec]) -> tuple[str, ...]:
 
 
 # Every page of a run offers the tags of its cases.
-TAGS: Kept[Sequence[str]] = Kept(50)
+TAGS: RecentValues[Sequence[str]] = RecentValues(50)
 
 
 def run_tags(run: Run) -> Sequence[str]:

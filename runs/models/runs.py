@@ -486,7 +486,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
-class Kept(Generic[Value]):
+class RecentValues(Generic[Value]):
     """The last few values that this process made from results of runs; a key names the versions of these results."""
 
     size: int

@@ -13,7 +13,7 @@ from runs import lists
 from runs.filters.fields import METADATA
 from runs.filters.queries import ResultsQuery
 from runs.lists import Control, ListQuery
-from runs.models.runs import Kept, Run
+from runs.models.runs import RecentValues, Run
 from runs.results.display import metadata_keys
 from runs.results.groups import group_address, group_list
 from runs.summary.groups import GroupedCase, GroupFigures
@@ -77,7 +77,7 @@ class RunGroup:
 # Groups by their name, None for the cases that have none.
 RunGroups = Mapping[str | None, RunGroup]
 # A page of charts shows several large runs at once.
-KEPT: Kept[RunGroups] = Kept(50)
+KEPT: RecentValues[RunGroups] = RecentValues(50)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from evaluators.scoring.types import DomainError
 from runs.engine.plan import read_plan
 from runs.models.removals import RemovalPart
 from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
-from runs.models.runs import Kept, Run, RunStatus
+from runs.models.runs import RecentValues, Run, RunStatus
 from runs.models.stored import decode_leaf_scores
 from runs.models.suites import Case
 from runs.running.rules import Origins
@@ -63,7 +63,7 @@ class KeptRun:
 
 
 # Moving a slider sends many requests about one run.
-KEPT: Kept[KeptRun] = Kept(MAX_KEPT)
+KEPT: RecentValues[KeptRun] = RecentValues(MAX_KEPT)
 
 
 @dataclass(frozen=True, slots=True)
