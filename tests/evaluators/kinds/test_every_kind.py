@@ -22,10 +22,12 @@ from evaluators.kinds import (
     kind_for_spelling,
     prompt_versions,
     read_config,
+    rules_versions,
     shortest_spelling,
 )
-from evaluators.kinds._base import BaselineOutput, ScriptResult, Step
+from evaluators.kinds._base import BaselineOutput, Context, ScriptResult, Step
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Usage
 from evaluators.templatetags.marks import icon_names
 from runs.formats import suite_files
@@ -93,14 +95,7 @@ def test_every_kind_that_asks_a_judge_may_give_it_a_time_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_example_reads_as_one_evaluator_of_a_suite(name: str) -> None:
-    example = get_kind(name).example
-    indented = "\n".join(f"    {line}" for line in example.splitlines())
-    suite = f"name: s\nevaluators:\n  -\n{indented}\ntests:\n  - {{id: a, input: hi}}\n"
-
-    content = suite_files.read_suite(suite.encode())
-
-    assert [node.kind for node in content.evaluators.children] == [name]
-    assert content.warnings == ()
+    assert _example(name).kind == name
 
 
 def test_every_spelling_means_one_kind_in_any_case() -> None:
@@ -130,6 +125,129 @@ def test_an_evaluator_is_spelt_by_the_name_that_says_most() -> None:
 
 def test_a_changed_prompt_raises_its_version() -> None:
     assert {n: (v, prompt_digest(n)) for n, v in prompt_versions().items()} == PROMPTS
+
+
+ORDER = (
+    '{"id": 1, "shipped": "2026-03-01", "total": 9.5, "lines": [{"sku": "AB-1"}, {"sku": "CD-2"}]}'
+)
+INVOICE = '{"number": "A1", "date": "2026-03-01", "total": 10, "lines": [{"sku": "AB-1"}]}'
+
+
+def _answers(*texts: str, **facts: Any) -> list[Context]:
+    return [doubles.context_of(text, **facts) for text in texts]
+
+
+def _tools(*steps: tuple[str, str, int]) -> Context:
+    trace = [
+        Step("tool", name, input={"currency": currency}, duration_ms=ms)
+        for name, currency, ms in steps
+    ]
+    return doubles.context_of(trace=tuple(trace))
+
+
+# Rules that score an answer otherwise are other rules: whoever changes them raises RULES_VERSION and this line, so that
+# no earlier score is taken over. The scores are those that the example of a kind gives.
+RULES: dict[str, tuple[int, list[Context], list[float]]] = {
+    "execution_metrics": (
+        1,
+        [
+            doubles.context_of(
+                usage=Usage(
+                    input_tokens=n, output_tokens=n, latency_ms=n * 10, cost_usd=Decimal("0.02")
+                )
+            )
+            for n in (100, 600, 1200)
+        ],
+        [1.0, 0.0, 0.0],
+    ),
+    "expected_output": (
+        1,
+        _answers(" in 3 days ", "Not in 3 days.", "In 3 days.", expected_output="in 3 days"),
+        [1.0, 1.0, 0.0],
+    ),
+    "field_accuracy": (
+        1,
+        _answers(
+            '{"number": "A1", "date": "01.03.2026", "total": "10.005", "lines": [{"sku": "AB-1"}]}',
+            '{"number": "A1", "total": 11, "lines": [{"sku": "?"}]}',
+            expected_output=INVOICE,
+        ),
+        [1.0, 0.2],
+    ),
+    "json_diff": (
+        1,
+        _answers(
+            '{"shipped": "01.03.2026", "total": 9.509, "lines": [{"sku": "CD-2"}, {"sku": "AB-1"}]}',
+            '{"shipped": "2026-03-02", "total": 9.5, "lines": [{"sku": "CD-2"}, {}]}',
+            expected_output=ORDER,
+        ),
+        [1.0, 0.4],
+    ),
+    "language": (
+        1,
+        _answers("Ihre Bestellung kommt heute an.", "Your order will arrive today."),
+        [1.0, 0.0],
+    ),
+    "readability": (
+        1,
+        _answers(
+            "The cat sat. It was warm.",
+            "Please contact support about the cancellation of your order.",
+            "Reimbursement is initiated subsequently to verification of eligibility.",
+        ),
+        [1.0, 0.365, 0.0],
+    ),
+    "refusal": (
+        1,
+        _answers("I can't help with that.", "That is not something I do.", "Here is your refund."),
+        [1.0, 1.0, 0.0],
+    ),
+    "sql_equivalence": (
+        1,
+        _answers("SELECT name FROM customers WHERE name = 'Ann'", "SELECT name FROM customers"),
+        [1.0, 0.0],
+    ),
+    "text_check": (1, _answers("Rule 4: Goodwill", "Rule 4"), [1.0, 0.0]),
+    "text_similarity": (
+        1,
+        _answers(
+            "In three days it arrives", "No", expected_output="Your refund arrives in three days."
+        ),
+        [0.5455, 0.0],
+    ),
+    "tool_trajectory": (
+        1,
+        [
+            _tools(("find_order", "", 1), ("refund", "EUR", 10)),
+            _tools(("refund", "EUR", 10), ("find_order", "", 1)),
+            _tools(("find_order", "", 1), ("refund", "EUR", 9000)),
+        ],
+        [1.0, 0.3333, 0.6667],
+    ),
+}
+# A model, a program of the suite or their children decide what these give.
+RULED_BY_OTHERS = {"agent_judge", "composite", "script"}
+
+
+def test_changed_rules_raise_their_version() -> None:
+    needing_nobody = {name for name in SHOWN if not all_kinds()[name].uses_judge}
+    assert set(RULES) == needing_nobody - RULED_BY_OTHERS
+    found = {}
+    for name, (_, contexts, _) in RULES.items():
+        config = _example(name).config
+        scores = [doubles.score_of(name, config, context).score for context in contexts]
+        found[name] = rules_versions().get(name, 1), [round(score, 4) for score in scores]
+    assert found == {name: (version, scores) for name, (version, _, scores) in RULES.items()}
+
+
+def _example(name: str) -> EvaluatorSpec:
+    """Return the example of a kind as the one evaluator of a suite file."""
+    indented = "\n".join(f"    {line}" for line in get_kind(name).example.splitlines())
+    suite = f"name: s\nevaluators:\n  -\n{indented}\ntests:\n  - {{id: a, input: hi}}\n"
+    content = suite_files.read_suite(suite.encode())
+    assert content.warnings == ()
+    [node] = content.evaluators.children
+    return node
 
 
 def prompt_digest(name: str) -> str:
