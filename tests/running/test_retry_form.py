@@ -156,7 +156,7 @@ def test_repetitions_are_counted_as_results(editor_client: Client) -> None:
         ({"which": "everybody"}, "Select a valid choice"),
         ({"like": "0"}, "greater than or equal to 1"),
         ({"which": "errored", "budget": "much"}, "such as 2.50"),
-        ({"which": "errored", "budget": "-3"}, "greater than or equal to"),
+        ({"which": "errored", "budget": "-3"}, "The budget must be more than $0."),
         ({"path": "palmistry"}, "was started without an evaluator 'palmistry'"),
         ({}, "Tick at least one result"),
         ({"nonsense": "1"}, "Tick at least one result"),

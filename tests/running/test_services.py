@@ -150,7 +150,7 @@ def test_unknown_cases_and_tags_are_refused():
     [
         ({"repetitions": 0}, "Repetitions is 0"),
         ({"concurrency": 500}, "Concurrency is 500"),
-        ({"budget_usd": Decimal(0)}, "budget is .0"),
+        ({"budget_usd": Decimal(0)}, r"budget must be more than \$0"),
         ({"max_minutes": 0}, "longest time is 0 minutes"),
         ({"rules": RunRules(policy={"pass_threshold": 2.0})}, "pass_threshold 2.0"),
     ],
