@@ -53,6 +53,11 @@ RELEASED: dict[str, Any] = {
     "lease_until": None,
     "started_at": None,
 }
+# What an execution needs of a case.
+CASE_COLUMNS = (
+    *("key", "input", "expected_output", "expected_outcomes", "criteria", "metadata"),
+    *("evaluators", "evaluators_append", "recorded_output"),
+)
 CLAIM_COLUMNS = ("id", "case_id", "attempt", "generation", "keeps_output", "retry_paths")
 
 
@@ -73,7 +78,7 @@ def claim_results(
     owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
         rows = _lease_rows(run_id, owned, token=token, most=most, now=now)
-    cases = Case.objects.filter(id__in=among({row["case_id"] for row in rows}))
+    cases = Case.objects.filter(id__in=among({row["case_id"] for row in rows})).only(*CASE_COLUMNS)
     by_id = {case.pk: case for case in cases}
     return [_claim(row, by_id[row["case_id"]]) for row in rows]
 

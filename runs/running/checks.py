@@ -50,8 +50,8 @@ def chosen_cases(
         raise CannotStartError(f"{suite.title} is archived. Restore it first.")
     current = Case.objects.filter(suite=suite, is_current=True).order_by("position", "id")
     light = current.only(
-        *("id", "key", "tags", "content_hash", "evaluators", "evaluators_append"),
-        "expected_outcomes",
+        *("id", "key", "content_hash", "evaluators", "evaluators_append", "expected_outcomes"),
+        *([] if tags is None else ["tags"]),
     )
     cases = list(light)
     if not cases:
