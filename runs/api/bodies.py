@@ -35,6 +35,7 @@ MAX_NOTE_LENGTH = 300
 MAX_TARGETS = 50
 MAX_KEYS = 100_000
 MAX_KEY_LENGTH = 200
+MAX_ERRORS = 1_000
 
 
 class BodyTooLarge(APIException):
@@ -86,10 +87,13 @@ class UnusableBodyError(Exception):
 
 
 def read_body(body: type[BodyType], data: Any) -> BodyType:
-    """Return the body; raises UnusableBodyError that names each wrong place."""
+    """Return the body; raises UnusableBodyError that names each wrong place, or counts them if they are many."""
     try:
         return body.model_validate(data)
     except ValidationError as error:
+        if (count := error.error_count()) > MAX_ERRORS:
+            message = f"It has {count:,} errors, and no more than {MAX_ERRORS:,} are named."
+            raise UnusableBodyError({"": [message]}) from None
         errors: dict[str, list[str]] = {}
         details = error.errors(include_url=False)
         for detail in details:

@@ -188,6 +188,16 @@ def test_a_wrong_body_names_each_place(
     assert not Run.objects.exists()
 
 
+def test_a_body_with_very_many_wrong_places_gets_a_short_answer(
+    suite: Suite, program: Program
+) -> None:
+    for wrong in ({f"k{n}": 1 for n in range(5000)}, {"cases": [1] * 5000}):
+        body = {"suite": "support", "targets": ["recorded"], **wrong}
+        problem = program.refused("/runs", body, 400)
+        assert "5,000 errors" in problem["detail"]
+        assert len(str(problem)) < 1000
+
+
 def test_a_body_that_is_no_json_or_too_large_is_refused(
     suite: Suite, program: Program, settings: Any
 ) -> None:
