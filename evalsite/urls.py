@@ -15,6 +15,7 @@ urlpatterns = [
     path("", include("evaluators.catalog.urls")),
     path("", include("runs.urls")),
 ]
+handler400 = "evalsite.views.bad_request"
 handler403 = "evalsite.views.permission_denied"
 handler404 = "evalsite.views.page_not_found"
 handler500 = "evalsite.views.server_error"

@@ -15,7 +15,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils import timezone
-from django.views import defaults
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
@@ -155,9 +154,14 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
         return gone_page()
     match = request.resolver_match
     if match is None or not request.user.has_perm(VIEW):
-        return defaults.page_not_found(request, exception)
+        return render(request, "404.html", status=404)
     missing = find_missing(match.route, match.kwargs)
     return render(request, "404.html", {"missing": missing}, status=404)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer a request that is too large or damaged; Django's own page would read its form again."""
+    return HttpResponse(render_to_string("400.html"), status=400)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -170,7 +174,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if outage is None:
         if is_for_api(request):
             return problem_page(request, 500, "An unexpected error occurred. It is logged.")
-        return defaults.server_error(request)
+        return HttpResponse(render_to_string("500.html"), status=500)
     logger.warning("%s (%s %s): %s", outage.title, request.method, request.path, error)
     discard_connection()
     response: HttpResponse

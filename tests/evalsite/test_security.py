@@ -303,6 +303,16 @@ def test_a_request_that_is_too_large_is_refused_with_an_explanation(
     assert "This request was refused" in response.text
 
 
+@pytest.mark.parametrize("address", ["/login/", "/no-such-page/"])
+def test_a_form_in_another_encoding_is_refused_with_an_explanation(address: str) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.get("/login/")
+    utf_7 = "application/x-www-form-urlencoded; charset=utf-7"
+    response = client.post(address, "username=%ff", content_type=utf_7)
+    assert response.status_code == (404 if "no-such" in address else 400)
+    assert "<h1>" in response.text
+
+
 def test_a_form_without_its_token_is_refused_with_an_explanation() -> None:
     client = Client(enforce_csrf_checks=True)
     response = client.post(reverse("access:login"), {"username": "a", "password": "b"})
