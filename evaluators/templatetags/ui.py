@@ -92,6 +92,12 @@ def truncatechars(text: object, length: int) -> str:
 
 
 @register.filter
+def breakable_path(path: str) -> SafeString:
+    """Return the path of an evaluator, which breaks between its names and not within one where there is room."""
+    return format_html_join(SafeString("/<wbr>"), "{}", ((name,) for name in path.split("/")))
+
+
+@register.filter
 def whole(text: object, name: str = "Whole text") -> SafeString:
     """Return the whole text; a long one goes into a region that scrolls, also by keyboard.
 

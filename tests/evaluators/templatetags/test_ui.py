@@ -391,6 +391,11 @@ def test_a_conversation_keeps_the_raw_text_of_the_agent() -> None:
     assert "Empty text" in html
 
 
+def test_a_path_breaks_between_its_names() -> None:
+    html = render("{{ path|breakable_path }}", path="safety/<b>/tone")
+    assert html == "safety/<wbr>&lt;b&gt;/<wbr>tone"
+
+
 def test_a_trace_places_its_steps_on_one_line_of_time() -> None:
     html = render(
         "{% trace steps %}",
