@@ -38,6 +38,7 @@ function take(option) {
 }
 
 function show(suggestions) {
+  const kept = options()[chosen()]?.dataset.text;
   list?.remove();
   list = null;
   if (box.matches("[role=combobox]")) box.setAttribute("aria-expanded", String(suggestions.length > 0));
@@ -63,6 +64,8 @@ function show(suggestions) {
     }),
   );
   box.after(list);
+  // What was chosen stays chosen if the answer to the last letter comes after the arrow key.
+  choose(suggestions.findIndex(({ text }) => text === kept));
 }
 
 // In a text of several lines only the word at the caret is looked at, and only one that mentions somebody.
