@@ -14,6 +14,7 @@ from evaluators.scoring.types import Verdict
 from runs.documents import DetailLevel
 from runs.engine.plan import JUDGED_AGAIN
 from runs.files.importing_results import import_results
+from runs.finishing import summarise_run
 from runs.models.database import database_now
 from runs.models.results import Attempt, Retry
 from runs.models.reviews import ReviewItem
@@ -36,6 +37,7 @@ from tests.support.factories import (
     make_model,
     make_result,
     make_run,
+    make_score,
     make_scored_run,
     make_suite,
     make_target,
@@ -221,6 +223,18 @@ def site_with_runs(transactional_db: None) -> None:
         share(kind, fields)
     agent = {"url": "https://agent.example/ask", "headers": [{"name": "X-Key", "secret": True}]}
     make_target(name="agent 2", pk=2, kind="http", config=agent)
+    tone = {
+        "key": "tone",
+        "name": "Tone",
+        "tier": "overall",
+        "score": 3.5,
+        "weight": 1,
+        "binary": False,
+    }
+    make_score(
+        result=result, path="judge", kind="metrics_judge", score=0.7, details={"metrics": [tone]}
+    )
+    summarise_run(run.pk)
 
 
 def import_and_review() -> None:
@@ -257,8 +271,8 @@ def share(kind: str, fields: dict[str, str]) -> None:
 
 WIDTHS = (360, 600, 720, 900, 1024, 1200, 1280, 1440, 1920)
 # The titles of heads that are narrower than they must be, tables whose last columns cannot be reached, those that
-# scroll sideways although a laptop has room for them, and how far the page reaches beyond the window. Columns of each
-# target, of repetitions, or that a reader chose may need more room.
+# scroll sideways although a laptop has room for them, controls of heads under something else, and how far the page
+# reaches beyond the window. Columns of each target, of repetitions, or that a reader chose may need more room.
 LAYOUT = """() => {
   const narrow = [...document.querySelectorAll(".head > div")].flatMap((title) => {
     const { width } = title.getBoundingClientRect();
@@ -274,8 +288,13 @@ LAYOUT = """() => {
     const may = scrolls && (innerWidth < 1200 || table.matches(".cross, [data-wide], :has(.repeated)"));
     return beyond > 1 && !may && table.checkVisibility() ? [`${table.className} cut by ${beyond} px`] : [];
   });
+  const covered = [...document.querySelectorAll(".head menu :is(a, button)")].flatMap((control) => {
+    const { x, y, width, height } = control.getBoundingClientRect();
+    const hit = control.checkVisibility() && document.elementFromPoint(x + width / 2, y + height / 2);
+    return hit && !control.contains(hit) ? [`${control.innerText} under ${hit.outerHTML.slice(0, 80)}`] : [];
+  });
   const broad = document.documentElement.scrollWidth - innerWidth;
-  return [...narrow, ...cut, ...(broad > 0 ? [`${broad} px too broad`] : [])];
+  return [...narrow, ...cut, ...covered, ...(broad > 0 ? [`${broad} px too broad`] : [])];
 }"""
 
 
