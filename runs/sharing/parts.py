@@ -121,8 +121,8 @@ def policy_rows(policy: PolicySpec) -> list[dict[str, str]]:
 def tolerance_rows(rate: float, score: float, latency: float) -> list[dict[str, str]]:
     """Return how much worse the candidate was allowed to be."""
     rows = {
-        "Largest drop in pass rate": points(rate) if rate else "nothing",
-        "Largest drop in mean score": points(score) if score else "nothing",
+        "Largest drop in pass rate": points(rate) if rate else "none",
+        "Largest drop in mean score": points(score) if score else "none",
         "Largest rise in mean latency": f"{plain(latency)}%",
     }
     return [{"name": name, "value": value} for name, value in rows.items()]

@@ -160,7 +160,7 @@ def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digi
         money(Decimal(told["candidate"]["total_cost_usd"])),
         "Pass rate and mean score regressed",
         "Over limit",
-        "Largest drop in pass rate nothing",
+        "Largest drop in pass rate none",
         "Score gate 80%",
     ):
         assert " ".join(text.split()) in page
