@@ -49,6 +49,7 @@ def test_both_charts_stand_beside_their_tables(viewer: Client) -> None:
     make_charted_run(suite=suite, name="mini", status="stopped")
     html = shown(viewer)
     assert '<script id="score-cost-figure" type="application/json">' in html
+    assert 'rel="preload" as="script"' in html
     assert "dominated by mini #1" in html
     assert "gate 80%" in html
     assert "gate 100%" in shown(viewer, trend="rate")
@@ -64,6 +65,7 @@ def test_where_nothing_is_drawn_there_is_no_front(viewer: Client) -> None:
     html = shown(viewer)
     assert "0 of 1 run drawn" in html
     assert "on the front" not in html
+    assert 'rel="preload" as="script"' not in html
 
 
 def test_the_trend_has_a_line_for_each_target_from_its_third_run(viewer: Client) -> None:
