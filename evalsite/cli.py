@@ -31,8 +31,8 @@ OF_THIS_MACHINE = (
 )
 # The way to the same end on a site elsewhere.
 BY_API = {
-    "draft": "A site elsewhere drafts cases on its Cases page, or by POST /api/v1/suites/SUITE/draft-cases. ",
-    "align": "A site elsewhere aligns on its Agreement page, or by POST /api/v1/suites/SUITE/alignments. ",
+    "draft": "A site elsewhere drafts cases on its Cases page, or by POST /api/suites/SUITE/draft-cases. ",
+    "align": "A site elsewhere aligns on its Agreement page, or by POST /api/suites/SUITE/alignments. ",
 }
 SERVER, SERVER_OPTION = "EVALSITE_SERVER", "--server"
 WORKER = "worker"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 import threading
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.urls import resolve
 
 from evalsite.access.roles import Scope
-from evalsite.cli import OF_THIS_MACHINE, REMOTE, main, own_commands
+from evalsite.cli import BY_API, OF_THIS_MACHINE, REMOTE, main, own_commands
 from evalsite.client import Case, Evalsite, EvalsiteError
 from evalsite.remote import agents, commands
 from runs.execution.run_worker import work_on_run
@@ -349,6 +351,12 @@ def test_a_comparison_is_the_same_as_there(monkeypatch: pytest.MonkeyPatch, caps
     assert call("compare", "capitals#1", "capitals#2", "--min-cases", "many") == 3
 
 
+def test_the_way_round_for_a_site_elsewhere_is_an_address_of_the_api():
+    for sentence in BY_API.values():
+        [address] = re.findall(r"POST (\S+)\.", sentence)
+        assert resolve(address.replace("SUITE", "capitals")).url_name
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -360,7 +368,7 @@ def test_a_comparison_is_the_same_as_there(monkeypatch: pytest.MonkeyPatch, caps
         (
             ("draft", "cases", "capitals", "--server", "x"),
             2,
-            "drafts cases on its Cases page, or by POST /api/v1/suites/SUITE/draft-cases.",
+            "drafts cases on its Cases page, or by POST /api/suites/SUITE/draft-cases.",
         ),
         (("up", "--server", "x"), 2, "up works only on the machine of the site, not with --server"),
         (("import", "a.csv", "--suite", "capitals"), 3, "a.csv: No such file or directory."),
