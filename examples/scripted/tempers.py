@@ -40,9 +40,9 @@ class Tempers:
         return json.dumps(_changed(reply, place), ensure_ascii=False)
 
     def fingerprint(self, model: str) -> str:
-        """Return the version of a model; that of the moody judge changes after as many calls as a run takes."""
-        changes = (self._moody_calls - 1) // CALLS_OF_A_RUN if model == MOODY else 0
-        return f"fp_demo_{changes + 1}"
+        """Return the version of a model; that of the moody judge changes once, after as many calls as a run takes."""
+        is_changed = model == MOODY and self._moody_calls > CALLS_OF_A_RUN
+        return "fp_demo_2" if is_changed else "fp_demo_1"
 
 
 def _changed(value: Any, place: str) -> Any:

@@ -150,18 +150,24 @@ def test_a_first_run_is_judged_again_and_a_judge_measured_once(monkeypatch, tmp_
         (4, 2, "Scripted judge, moody"),
         (5, 2, "Scripted judge, moody"),
         (6, 4, "Scripted judge, moody"),
+        (7, 2, "Scripted judge, moody"),
     ]
-    strict, moody, later, measurement = again
+    strict, moody, later, measurement, sampled = again
     # Two people decided each result, a third where they differ.
     decided = people_decisions(strict.suite)
     assert (decided.results, decided.later) == (29, 4)
-    assert len(judged_outputs(strict.suite, 0).judgings) == 4
+    assert len(judged_outputs(strict.suite, 0).judgings) == 5
     assert [row.cells[1] for row in drift_picture(strict.suite).rows[:2]] == ["#5", "#4"]
     [change] = version_warnings(later)
     assert change.startswith("The model behind Scripted judge, moody changed since run #4: ")
     assert strict.score_sum < Run.objects.get(number=2, suite=strict.suite).score_sum
     assert (strict.status, moody.status) == ("completed", "completed")
     assert measurement.summary["judge_spread"]["whole"]["flips"] > 0
+    # The samples of one run show the same without a measurement, and one version gave all of them.
+    by_samples = sampled.summary["judge_spread"]
+    assert (by_samples["basis"], by_samples["drawn"]) == ("samples", 30)
+    assert by_samples["whole"]["flips"] > 0
+    assert version_warnings(sampled) == []
 
     [pairwise] = Run.objects.filter(suite__slug="travel-desk").exclude(source_run=None)
     assert (pairwise.status, pairwise.snapshot["baseline"]["run"]) == ("completed", 1)

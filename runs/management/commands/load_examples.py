@@ -32,6 +32,7 @@ from runs.reviews.files import import_reviews
 from runs.running.judging_again import judge_again
 from runs.running.judging_plan import JudgingRequest
 from runs.running.measuring import MeasuringRequest, measure_judge
+from runs.running.rules import RunRules
 from runs.running.services import start_campaign
 from runs.suites.edits import begin_draft
 
@@ -112,6 +113,7 @@ AGENT: dict[str, Any] = {
 # One that is stricter than the others, one that differs from itself, and one that prefers the first of two answers.
 STRICT, MOODY = "scripted-judge-strict", "scripted-judge-moody"
 HASTY = "scripted-judge-hasty"
+SAMPLES = 3
 JUDGES = (
     DemoJudge("scripted-judge", "Scripted judge", "0.4", "1.6"),
     DemoJudge("scripted-judge-small", "Scripted judge, small", "0.1", "0.4"),
@@ -230,7 +232,7 @@ def _start_runs(example: DemoSuite, suite: Suite, user: User) -> str:
 def follow_up(runs: QuerySet[Run], user: User) -> None:
     """Let people decide on the newest run, two judges judge its outputs again, the moody one twice, and measure it.
 
-    Workers execute these runs. Nothing is done a second time.
+    Last, the moody one gives three samples for each score. Workers execute these runs. Nothing is done a second time.
     """
     source = runs.filter(source_run=None).order_by("-number").first()
     if source is None or runs.exclude(source_run=None).exists() or not _completes(source):
@@ -244,6 +246,9 @@ def follow_up(runs: QuerySet[Run], user: User) -> None:
         if not _completes(judgings[-1]):
             return
     measure_judge(judgings[1], MeasuringRequest(), by=user)
+    moody = LanguageModel.objects.get(slug=MOODY)
+    sampled = JudgingRequest(judge=moody, rules=RunRules(samples=SAMPLES), note="Demo")
+    judge_again([source], sampled, by=user)
 
 
 def compare_releases(runs: QuerySet[Run], user: User) -> None:
