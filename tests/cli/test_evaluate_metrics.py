@@ -134,22 +134,22 @@ def test_outcomes_are_judged_as_often_as_the_tree(
     walk = Walk("", tmp_path, viewer_client)
 
     walk.evaluate(
-        [{"id": "A", "expected_outcomes": ["One", "Two"]}],
+        [{"id": "A", "expected_outcomes": ["One", "Two", "Three"]}],
         evaluators=[tone],
         judge="judge",
         policy={"case_gate": "expected_outcomes"},
     )
 
     line = walk.line("A")
-    assert [one["passed"] for one in line["expected_outcome_results"]] == [True, False]
-    assert (line["verdict"], line["decided_by"]) == ("fail", "1 of 2 outcomes missed")
+    assert [one["passed"] for one in line["expected_outcome_results"]] == [True, False, True]
+    assert (line["verdict"], line["decided_by"]) == ("fail", "1 of 3 outcomes missed")
     assert len(model_server.chats) == 3 + 3
     page = walk.page("A")
     assert "The majority of 3 samples decides each; a tie counts as missed." in page
-    assert "Met by sample: 100.0%, 50.0%, 50.0%; 50" in page
+    assert "Met by sample: 100.0%, 66.6%, 66.6%; 33.3% apart." in " ".join(page.split())
 
 
-SAMPLES = [(True, True), (True, False), (True, False)]
+SAMPLES = [(True, True, True), (True, False, True), (True, False, True)]
 
 
 WORK = {"name": "work", "type": "metrics_judge", "metrics": ["tool_routing", "response_delivery"]}
