@@ -13,15 +13,15 @@ from evaluators.kinds import prompt_versions
 from evaluators.model_calls.models import model_spec
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec
-from evaluators.scoring.types import Verdict
 from runs.engine.plan import Plan, TargetPlan
 from runs.models.jobs import ModelJob
 from runs.models.results import Result
+from runs.models.reviews import Review
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.reviews.alignment.rules import PeopleDecision
 from runs.reviews.alignment.specs import AlignmentOutcome, AlignmentSpec, Candidate, HeldOutOpinion
-from runs.reviews.services import ReviewDecision, ask_for_review, decide
+from runs.reviews.services import ask_for_reviews, store_consensus
 from tests.support.factories import (
     make_call,
     make_case,
@@ -66,8 +66,21 @@ def make_decided_suite(
         result = make_result(run=run, case=case, verdict="fail", score=0.1, output=text)
         make_score(result=result, path="tone", score=0.1, reasoning=f"Number {number} is short.")
         make_call(result=result, model_name="Mock", input_tokens=100, output_tokens=20)
-        item = ask_for_review(result, by=ann)
-        decide(item, ReviewDecision(Verdict(said), note=f"Note {number}."), by=ann)
+    ask_for_reviews(run, run.results.all(), by=ann)
+    results = run.results.order_by("position")
+    # A decision by the service takes longer than everything else here.
+    Review.objects.bulk_create(
+        Review(
+            result=result,
+            reviewer=ann,
+            verdict=said,
+            note=f"Note {number}.",
+            machine_verdict="fail",
+            machine_score=0.1,
+        )
+        for number, (result, said) in enumerate(zip(results, people, strict=True))
+    )
+    store_consensus(run, results, by=ann)
     return suite, run
 
 
