@@ -56,7 +56,7 @@ class RunSpread:
 
     @property
     def has_repetitions(self) -> bool:
-        """Tell whether judge and target can be told apart."""
+        """Tell whether outputs were repeated, so that the part of the target in the spread is known too."""
         return any(figures.repeated for _, figures in self.rows)
 
     @property
