@@ -542,12 +542,19 @@ class NumberedPage(Generic[Row]):
     later_url: str
 
 
-def numbered_page(rows: Sequence[Row], query: Any, size: int, path: str = "") -> NumberedPage[Row]:
-    """Return the page that a query names by its `page`, the last page where there are fewer."""
+def numbered_page(
+    rows: Sequence[Row], query: Any, size: int, path: str = "", *, name: str = "page"
+) -> NumberedPage[Row]:
+    """Return the page that a query names, by its field `name`; the last page where there are fewer."""
     pages = max(-(-len(rows) // size), 1)
-    number = min(query.page, pages)
+    number = min(getattr(query, name), pages)
     start = (number - 1) * size
     shown = rows[start : start + size]
+
+    def url(page: int) -> str:
+        here: str = replace(query, **{name: page}).here
+        return (path + here).removesuffix("?")
+
     return NumberedPage(
         rows=shown,
         number=number,
@@ -555,8 +562,8 @@ def numbered_page(rows: Sequence[Row], query: Any, size: int, path: str = "") ->
         total=len(rows),
         first=start + 1 if shown else 0,
         last=start + len(shown),
-        earlier_url=query.at(path, page=number - 1) or "?" if number > 1 else "",
-        later_url=query.at(path, page=number + 1) if number < pages else "",
+        earlier_url=url(number - 1) or "?" if number > 1 else "",
+        later_url=url(number + 1) if number < pages else "",
     )
 
 

@@ -27,11 +27,15 @@ from runs.formats.suite_files import own_values
 from runs.formats.yaml import YamlDocument, describe_value, read_document
 from runs.models.suites import Suite
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec, SuiteWithCases
+from runs.specs.suites import (
+    MAX_CASE_TAG_LENGTH,
+    MAX_CASE_TAGS,
+    CaseSpec,
+    SuiteWithCases,
+)
 from runs.suites.drafts import missing_model
 from runs.suites.references import unfit_agents
 
-MAX_TAGS = 100
 RECORDED_LIMITS = YamlLimits(100_000, "import it with a file of recorded outputs", 0)
 MAX_SHOWN = 20
 UNSTORABLE_MESSAGE = "It contains a NUL character or half a surrogate pair, which cannot be stored."
@@ -123,8 +127,8 @@ def _plain_problems(case: CaseSpec) -> Iterator[tuple[str, str]]:
         yield "title", f"It has {len(case.title)} characters; {MAX_TITLE_LENGTH} is the limit."
     if any(not tag.strip() or len(tag) > MAX_CASE_TAG_LENGTH for tag in case.tags):
         yield "tags", f"A tag has 1 to {MAX_CASE_TAG_LENGTH} characters."
-    if len(case.tags) > MAX_TAGS:
-        yield "tags", f"It has {len(case.tags)} tags; {MAX_TAGS} is the limit."
+    if len(case.tags) > MAX_CASE_TAGS:
+        yield "tags", f"It has {len(case.tags)} tags; {MAX_CASE_TAGS} is the limit."
     if not case.input:
         yield "input", "Enter at least one message."
     if not all(map(_is_message, case.input)):

@@ -16,12 +16,12 @@ from django.db.models import Max
 from evaluators.models import COMMAND_LINE
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.cases.checks import MAX_TAGS, check_cases
+from runs.cases.checks import check_cases
 from runs.formats.suite_cases import MAX_KEY_LENGTH
 from runs.models.database import among
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
-from runs.specs.suites import CaseSpec
+from runs.specs.suites import MAX_CASE_TAGS, CaseSpec
 from runs.suites.services import (
     NewRevision,
     SuiteChangedError,
@@ -312,9 +312,9 @@ def _retag(
         for pk, position, *values in chosen.values_list("pk", "position", *CaseSpec.model_fields):
             content = CaseSpec.model_validate(dict(zip(CaseSpec.model_fields, values, strict=True)))
             tags = change(list(content.tags))
-            if len(tags) > MAX_TAGS and len(tags) > len(content.tags):
+            if len(tags) > MAX_CASE_TAGS and len(tags) > len(content.tags):
                 raise TooManyTagsError(
-                    f"{content.key} would have {len(tags)} tags; {MAX_TAGS} is the limit. No tag was changed."
+                    f"{content.key} would have {len(tags)} tags; {MAX_CASE_TAGS} is the limit. No tag was changed."
                 )
             if tags != list(content.tags):
                 made.append(new_revision(content.replace(tags=tuple(tags)), position))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,92 +14,98 @@ from django.contrib.auth.models import User
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.core.files.uploadedfile import UploadedFile
 from django.forms.boundfield import BoundField
+from django.http import QueryDict
+from django.utils.text import Truncator
 
 from evaluators.detours import ADD_MODEL, offer
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs import lists
-from runs.cases.uploads import UploadedTable, keep_upload, store_upload
+from runs.cases.preview import PreviewRow, RowChoices, read_choices
+from runs.cases.uploads import Shown, TableView, UploadedTable, keep_upload, store_upload
 from runs.files.forms import MAX_SUITE_BYTES, SuiteImportForm
 from runs.files.importing import check_slug
 from runs.formats.finding import FoundSuites
 from runs.formats.lines import LINES_SUFFIXES, Form, detect_form
 from runs.formats.suite_files import make_slug
-from runs.formats.table_cases import Existing, ReadCases, Rejected, TableReading, rejected_csv
+from runs.formats.table_cases import Existing, Rejected, TableReading, rejected_csv
 from runs.formats.table_mapping import LABELS, CaseMapping, CasePart, Split
 from runs.formats.tables import Table
 from runs.formats.tools import recognise
 from runs.formats.tools._base import TABLE_SUFFIXES, open_file
-from runs.lists import ListQuery, NumberedPage, numbered_page
+from runs.lists import Chip, ListQuery, NumberedPage, numbered_page, read_integer
 from runs.models.suites import Suite
 from runs.models.temporary import CaseUpload
 from runs.specs.problems import UnreadableFileError
 from runs.specs.profiles import get_profile
-from runs.specs.suites import CaseSpec
 from runs.suites.edits import MAX_TITLE_LENGTH
 from runs.suites.forms import EMPTY, NewSuiteForm
 
-FIRST_CASES = 10
+CASES_A_PAGE = 20
 ROWS_A_PAGE = 50
-MAX_SHOWN_LENGTH = 400
 MAX_SAMPLE_LENGTH = 120
 # What may precede a JSON list: white space and a byte order mark.
 BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class ShownCase:
-    """A case of the preview, its texts cut short."""
-
-    line: int
-    key: str
-    title: str
-    turns: tuple[tuple[str, str], ...]
-    expected_output: str
-    outcomes: tuple[str, ...]
-    criteria: str
-    tags: tuple[str, ...]
-    metadata: str
-    recorded: str
-    is_there: bool
-
-
-@dataclass(frozen=True, slots=True)
 class TablePreview:
-    """The result of a mapping: counts, the first cases, a page of the rejected rows."""
+    """The result of a mapping: counts, a page of the cases, a page of the rejected rows."""
 
     cases: int
+    ticked: int
     updates: int
+    repeats: int
     rejected: int
     skipped: int
     blank: int
     unused: tuple[tuple[str, int], ...]
-    first: tuple[ShownCase, ...]
+    chips: Sequence[Chip]
+    cases_page: NumberedPage[int]
+    rows: Sequence[PreviewRow]
     rejected_page: NumberedPage[Rejected]
     makes_keys: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedQuery(ListQuery):
-    """The page of rejected rows to show."""
+SHOWN: Mapping[str, str] = {
+    "": "All",
+    Shown.REPEATS: "Repetitions",
+    Shown.PROBLEMS: "With problems",
+    Shown.UNTICKED: "Not ticked",
+}
 
+
+@dataclass(frozen=True, slots=True)
+class PreviewQuery(ListQuery):
+    """Which cases to show, their page, and the page of the rejected rows."""
+
+    show: str = lists.choice(list(Shown))
+    cases: int = lists.page_number()
     page: int = lists.page_number()
 
 
-def preview(
-    table: UploadedTable, reading: TableReading, query: RejectedQuery | None = None
-) -> TablePreview:
-    """Return the preview with a page of the rejected rows."""
-    result = table.cases(reading)
+def preview(table: UploadedTable, reading: TableReading, query: PreviewQuery) -> TablePreview:
+    """Return the preview with a page of the cases and one of the rejected rows."""
+    view = TableView(table, reading)
+    counts = {name: len(view.shown(name)) for name in SHOWN}
+    cases_page = numbered_page(view.shown(query.show), query, CASES_A_PAGE, name="cases")
     return TablePreview(
-        cases=len(result.cases),
-        updates=sum(case.key in table.keys for case in result.cases),
-        rejected=len(result.rejected),
-        skipped=result.skipped_rows,
+        cases=counts[""],
+        ticked=counts[""] - counts[Shown.UNTICKED],
+        updates=sum(key in table.known.keys for key in view.keys.values()),
+        repeats=counts[Shown.REPEATS],
+        rejected=len(view.index.rejected),
+        skipped=view.index.skipped,
         blank=table.table.blank,
-        unused=tuple(result.unused.items()),
-        first=_first(result, table.keys),
-        rejected_page=numbered_page(result.rejected, query or RejectedQuery(), ROWS_A_PAGE),
+        unused=tuple(view.index.unused.items()),
+        chips=[
+            Chip(label, query.address(show=name, page=query.page), name == query.show, counts[name])
+            for name, label in SHOWN.items()
+            if counts[name] or name in ("", query.show)
+        ],
+        cases_page=cases_page,
+        rows=view.rows(cases_page.rows),
+        rejected_page=numbered_page(view.index.rejected, query, ROWS_A_PAGE),
         makes_keys=CasePart.KEY not in reading.mapping.parts,
     )
 
@@ -132,42 +138,11 @@ def stored_page(upload: CaseUpload) -> dict[str, Any]:
     return {"upload": upload, "table": None, "has_runs": has_runs}
 
 
-def _first(result: ReadCases, keys: frozenset[str]) -> tuple[ShownCase, ...]:
-    first = zip(result.cases[:FIRST_CASES], result.lines[:FIRST_CASES], strict=True)
-    return tuple(
-        ShownCase(
-            line=line,
-            key=case.key,
-            title=case.title,
-            turns=tuple((str(turn["role"]), _short(turn["content"])) for turn in case.input),
-            expected_output=_short(case.expected_output),
-            outcomes=tuple(_short(outcome) for outcome in case.expected_outcomes),
-            criteria=_short(case.criteria),
-            tags=case.tags,
-            metadata=_short(", ".join(f"{name}: {_short(v)}" for name, v in case.metadata.items())),
-            recorded=_recorded(case),
-            is_there=case.key in keys,
-        )
-        for case, line in first
-    )
-
-
-def _recorded(case: CaseSpec) -> str:
-    if case.recorded_output is None:
-        return ""
-    return _short(case.recorded_output.get("output") or case.recorded_output)
-
-
 def _sample(table: Table, place: int) -> str:
     cells = (row.cells[place] for row in table.rows if not row.unread)
     first = next((cell for cell in cells if cell not in ("", None) and str(cell).strip()), "")
-    return _short(first, MAX_SAMPLE_LENGTH)
-
-
-def _short(value: Any, most: int = MAX_SHOWN_LENGTH) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return text if len(text) <= most else f"{text[:most]}…"
+    text = first if isinstance(first, str) else json.dumps(first, ensure_ascii=False)
+    return Truncator(text.replace("\x00", "\N{REPLACEMENT CHARACTER}")).chars(MAX_SAMPLE_LENGTH)
 
 
 ACCEPTED = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,text/csv,application/json"
@@ -342,20 +317,20 @@ class CaseColumnsForm(forms.Form):
     )
     leave_out = forms.BooleanField(required=False, label="Leave out rejected rows")
 
-    def __init__(self, table: UploadedTable, *args: Any, **options: Any) -> None:
+    def __init__(self, table: UploadedTable, data: QueryDict | None, query: PreviewQuery) -> None:
         """Add a field for every column, with the last choice or a suggestion."""
         reading = table.reading
         initial: dict[str, Any] = {f"column-{n}": p for n, p in enumerate(reading.mapping.parts)}
         initial |= {"split": reading.mapping.split, "last_answer": reading.mapping.last_answer}
         initial["existing"] = reading.existing
-        super().__init__(*args, **{"initial": initial} | options)
-        self.table = table
+        super().__init__(data, initial=initial)
+        self.table, self.query, self._sent = table, query, data or QueryDict()
         choices = [(part.value, LABELS[part]) for part in CasePart]
         for place, name in enumerate(table.table.columns):
             self.fields[f"column-{place}"] = forms.ChoiceField(
                 label=f"What {name} is", choices=choices
             )
-        if not table.keys:
+        if not table.known.keys:
             del self.fields["existing"]
 
     def columns(self) -> list[BoundField]:
@@ -377,18 +352,21 @@ class CaseColumnsForm(forms.Form):
         mapping = CaseMapping(parts, Split(values["split"]), values["last_answer"])
         return TableReading(mapping, Existing(values.get("existing", Existing.UPDATE)))
 
-    def page(self, query: RejectedQuery | None = None) -> dict[str, Any]:
+    def page(self) -> dict[str, Any]:
         """Return the context of the page: the columns with samples, and the preview."""
         names, cells = self.table.table.columns, column_samples(self.table.table)
-        reading = self._readable()
+        reading, suite = self._readable(), self.table.upload.suite
         return {
             "form": self,
             "upload": self.table.upload,
             "new_suite_text": new_suite_text(self.table.upload),
             "table": self.table.table,
             "columns": list(zip(self.columns(), names, cells, strict=True)),
-            "preview": preview(self.table, reading, query) if reading else None,
+            "preview": preview(self.table, reading, self.query) if reading else None,
+            "query": self.query,
             "is_alone": False,
+            "suite": suite,
+            "seen": suite.version_stamp if suite else "",
             "problems": () if self.is_bound else self.table.reading.mapping.problems(),
         }
 
@@ -400,11 +378,25 @@ class CaseColumnsForm(forms.Form):
         return None if reading.mapping.problems() else reading
 
     def keep(self) -> bool:
-        """Store the choices with the upload; False if they are refused."""
+        """Store with the upload what was changed in its rows, and how to read it; False if that is refused."""
+        reading = self.table.reading
+        if "shown" in self._sent and not reading.mapping.problems():
+            self._keep_choices(TableView(self.table, reading))
         if not self.is_valid():
             return False
         self.table.keep(self.chosen())
         return True
+
+    def _keep_choices(self, view: TableView) -> None:
+        """Keep what the rows say, which were shown as they were read before this form, then tick all or none."""
+        sent = map(read_integer, self._sent.getlist("shown"))
+        read = self.table.read_cases(
+            view.reading, {place for place in sent if place is not None}, view.index.titles
+        )
+        self.table.keep_choices(read_choices(self.table.rows(read), self._sent))
+        if (every := self._sent.get("all")) in ("tick", "untick"):
+            shown = TableView(self.table, view.reading).shown(self.query.show)
+            self.table.keep_choices(RowChoices(dict.fromkeys(shown, every == "tick"), {}))
 
     def store(self, by: User) -> CaseUpload | None:
         """Store the cases; None, with the reason among the errors, if that is refused."""
@@ -412,7 +404,8 @@ class CaseColumnsForm(forms.Form):
             return None
         leaves_out = self.cleaned_data["leave_out"]
         try:
-            return store_upload(self.table.upload, self.chosen(), leaves_out=leaves_out, by=by)
+            seen = str(self._sent.get("seen", ""))
+            return store_upload(self.table, self.chosen(), leaves_out=leaves_out, by=by, seen=seen)
         except DomainError as refusal:
             self.add_error(None, str(refusal))
             return None

@@ -61,7 +61,7 @@ from runs.cases.table_forms import (
     CaseFileForm,
     ImportForm,
     NewSuiteFromTableForm,
-    RejectedQuery,
+    PreviewQuery,
     rejected_file,
     stored_page,
 )
@@ -428,10 +428,12 @@ def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
     upload = _own(request, pk)
     if upload.stored_at is not None:
         return render(request, "cases/table_stored.html", stored_page(upload))
-    form = CaseColumnsForm(UploadedTable(upload), form_data(request))
+    query = PreviewQuery.read(request.GET)
+    form = CaseColumnsForm(UploadedTable(upload), form_data(request), query)
     if form.keep() and not request.htmx:
-        return redirect("runs:case-table", pk)
-    context = form.page(RejectedQuery.read(request.GET))
+        here = reverse("runs:case-table", args=[pk])
+        return redirect((here + query.here).removesuffix("?"))
+    context = form.page()
     if request.htmx:
         return render(request, "cases/_table_read.html", context | {"is_alone": True})
     status = REFUSED if form.is_bound else 200
@@ -445,7 +447,8 @@ def case_table_store(request: MemberRequest, pk: UUID) -> HttpResponse:
     if request.method != "POST" or upload.stored_at is not None:
         # Reloading a refused form leads back to the preview.
         return redirect("runs:case-table", pk)
-    form = CaseColumnsForm(UploadedTable(upload), request.POST)
+    query = PreviewQuery.read(request.GET)
+    form = CaseColumnsForm(UploadedTable(upload), request.POST, query)
     if form.store(request.user):
         return redirect("runs:case-table", pk)
     context = form.page()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from runs.cases.duplicates import RepeatedCase
 from runs.documents import Document, Dollars
-from runs.drafting.duplicates import RepeatedCase
 from runs.drafting.preview import Proposal
 
 

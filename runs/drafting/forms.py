@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
@@ -16,13 +14,13 @@ from django.utils.datastructures import MultiValueDict
 
 from evaluators.detours import ADD_MODEL, offer
 from evaluators.models import LanguageModel
-from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.forms import plain_lines
+from runs.cases.preview import read_choices
 from runs.costs import CAP_TIMES
 from runs.drafting.material import MAX_DOCUMENTS, SourceText, document_text
-from runs.drafting.preview import FIELDS, DraftedRow, Proposal
+from runs.drafting.preview import FIELDS, Proposal
 from runs.drafting.services import (
     CASES,
     DESCRIPTION,
@@ -42,7 +40,6 @@ from runs.drafting.services import (
 )
 from runs.filters.queries import ResultsQuery
 from runs.filters.selection import CasesField
-from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
 from runs.models.jobs import ModelJob
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.suites import Suite
@@ -225,54 +222,9 @@ class DraftCasesForm(forms.Form):
         return self._runs.get(self.cleaned_data["run"] or 0)
 
 
-MAX_CELL_LENGTH = 20_000
-EDITED = {
-    "key": MAX_KEY_LENGTH,
-    "title": MAX_TITLE_LENGTH,
-    "input": MAX_CELL_LENGTH,
-    "expected_output": MAX_CELL_LENGTH,
-    "expected_outcomes": MAX_CELL_LENGTH,
-    "tags": MAX_CELL_LENGTH,
-}
-SPLIT_TAGS = re.compile(r"[,\n]")
-
-
-def read_choices(proposal: Proposal, data: QueryDict) -> Choices:
-    """Return what a sent form keeps of drafted cases; rows that it does not have stay as they are."""
-    shown = set(data.getlist("shown"))
-    sent = [row for row in proposal.rows if str(row.number) in shown]
-    taken = {row.number for row in proposal.rows if row.is_taken and row not in sent}
-    ticked = set(data.getlist("take"))
-    taken |= {row.number for row in sent if str(row.number) in ticked}
-    cells = {row.number: _cells(row, data) for row in sent if not row.is_unread}
-    return Choices(taken, [name for name in FIELDS if name in data.getlist("field")], cells)
-
-
-def _cells(row: DraftedRow, data: QueryDict) -> Mapping[str, Any]:
-    """Return the cells of a row that were changed."""
-    texts = {
-        name: storable(plain_lines(str(data[f"{name}-{row.number}"])))[:most]
-        for name, most in EDITED.items()
-        if f"{name}-{row.number}" in data
-    }
-    shown = {
-        "key": row.key,
-        "title": row.cells.get("title", ""),
-        "input": row.input_text,
-        "expected_output": row.cells.get("expected_output", ""),
-        "expected_outcomes": row.outcomes_text,
-        "tags": row.tags_text,
-    }
-    changed = {name: text for name, text in texts.items() if text != shown[name]}
-    read: dict[str, Any] = {
-        "expected_outcomes": lambda text: [
-            line.strip() for line in text.split("\n") if line.strip()
-        ],
-        "tags": lambda text: [tag.strip() for tag in SPLIT_TAGS.split(text) if tag.strip()],
-    }
-    return {name: read.get(name, str.strip)(text) for name, text in changed.items()}
-
-
 def keep(proposal: Proposal, data: QueryDict) -> Proposal:
-    """Store what a form keeps and return the drafted cases as they are then."""
-    return keep_choices(proposal.job, read_choices(proposal, data))
+    """Store what a form keeps and return the drafted cases as they are then; rows that it did not show stay."""
+    sent = read_choices(proposal.rows, data)
+    taken = {row.number for row in proposal.rows if sent.ticks.get(row.number, row.is_taken)}
+    fields = [name for name in FIELDS if name in data.getlist("field")]
+    return keep_choices(proposal.job, Choices(taken, fields, sent.cells))

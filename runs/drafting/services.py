@@ -20,7 +20,7 @@ from evaluators.model_calls.models import Prices, model_prices
 from evaluators.models import COMMAND_LINE, ZERO_USD, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
-from runs.cases.checks import check_cases
+from runs.cases.preview import check_unchanged
 from runs.cases.services import DRAFTED, FROM, put_cases
 from runs.costs import CAP_TIMES, budget_problem
 from runs.drafting.material import (
@@ -42,7 +42,7 @@ from runs.models.search import conversation_text
 from runs.models.suites import Case, Suite
 from runs.queue import queue_job
 from runs.results.result_state import result_cause
-from runs.suites.services import SuiteChangedError, lock_editable_suite
+from runs.suites.services import lock_editable_suite
 
 MAX_COUNT, USUAL_COUNT = 100, 20
 MAX_DESCRIPTION_LENGTH = 20_000
@@ -352,11 +352,7 @@ def store_drafted(job: ModelJob, *, seen: str, by: User | None) -> Mapping[str, 
             raise NotDraftedError("There are no drafted cases any more.")
         if (stored := held.outcome.get("stored")) is not None:
             return dict(stored)
-        if seen and seen != suite.version_stamp:
-            raise SuiteChangedError(
-                f"{suite.title} was changed meanwhile: it is at version {suite.version} now. Nothing was stored. Look at "
-                "the duplicates again, then store the cases."
-            )
+        check_unchanged(suite, seen)
         proposal = Proposal(held)
         cases = proposal.chosen_cases()
         if problems := [row for row in proposal.rows if row.is_taken and row.problems]:
@@ -367,7 +363,6 @@ def store_drafted(job: ModelJob, *, seen: str, by: User | None) -> Mapping[str, 
             )
         if not cases:
             raise NotDraftedError("Tick at least one case.")
-        check_cases(suite, tuple(cases))
         note = f"{counted(len(cases), 'case')} drafted by {held.model_name} from {held.request['from']}"
         done = put_cases(suite, cases, by=by, note=note[:300])
         counts = {

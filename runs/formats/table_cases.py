@@ -28,7 +28,7 @@ from runs.formats.table_mapping import (
 from runs.formats.tables import REASON_COLUMNS, Table, TableRow, escape_formula
 from runs.formats.yaml import YamlDocument
 from runs.specs.problems import UnreadableFileError
-from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec
+from runs.specs.suites import MAX_CASE_TAG_LENGTH, MAX_CASE_TAGS, CaseSpec
 from runs.target_kinds._outputs import output_from_json
 
 MARKER = re.compile(r"\A(?:[-*•–]|\d{1,2}[.)]|\[[ xX]?\])\s+")
@@ -229,6 +229,10 @@ class RowReader:
         asked, expected = self._asked(row)
         title = self._cell(row, CasePart.TITLE, _short(MAX_TITLE_LENGTH), "")
         key = self._cell(row, CasePart.KEY, _key, "")
+        tags = tuple(dict.fromkeys(self._several(row, CasePart.TAGS, _checked_tags)))
+        if len(tags) > MAX_CASE_TAGS:
+            reason = f"has {len(tags)} tags; {MAX_CASE_TAGS} is the limit"
+            raise RefusedRowError(self.column(CasePart.TAGS), reason)
         answer, claims, metadata = self._assertions(row)
         for name, cell in self._filled(row, CasePart.METADATA):
             metadata |= self._read(name, partial(column_metadata, name), cell)
@@ -236,7 +240,7 @@ class RowReader:
             key=key or self._made_key(asked),
             input=asked,
             title=title if CasePart.TITLE in self.places else title_from_input(asked),
-            tags=tuple(dict.fromkeys(self._several(row, CasePart.TAGS, _checked_tags))),
+            tags=tags,
             expected_output=expected or answer,
             expected_outcomes=(*self._several(row, CasePart.OUTCOMES, self._outcomes), *claims),
             criteria=self._cell(row, CasePart.CRITERIA, cell_text, ""),
@@ -384,14 +388,14 @@ def _spelled(cell: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadCases:
-    """The cases of a table with the line of each, and the rows rejected, in the order of the file.
+    """The cases of a table with the place of each among its rows, and the rows rejected, in the order of the file.
 
     `skipped_rows` counts rows that were skipped for their key. `unused` counts, by column, promptfoo
     assertions that are kept in the metadata because no outcome can express them.
     """
 
     cases: tuple[CaseSpec, ...]
-    lines: tuple[int, ...]
+    places: tuple[int, ...]
     rejected: tuple[Rejected, ...]
     skipped_rows: int = 0
     unused: Mapping[str, int] = field(default_factory=dict)
@@ -415,10 +419,10 @@ def read_cases(
         raise ValueError("; ".join(problems))
     reader = RowReader(table.columns, mapping)
     known = {} if reader.column(CasePart.TITLE) else titles or {}
-    cases, rejected = [], []
+    cases, places, rejected = [], [], []
     lines: dict[str, int] = {}
     skipped_rows = 0
-    for row in table.rows:
+    for place, row in enumerate(table.rows):
         try:
             case = reader.case(row)
             if case.key in skipped:
@@ -429,10 +433,9 @@ def read_cases(
             rejected.append(Rejected(row.line, refusal.column, refusal.reason, row.cells))
             continue
         lines[case.key] = row.line
+        places.append(place)
         cases.append(case.replace(title=known[case.key]) if case.key in known else case)
-    return ReadCases(
-        tuple(cases), tuple(lines.values()), tuple(rejected), skipped_rows, reader.unused
-    )
+    return ReadCases(tuple(cases), tuple(places), tuple(rejected), skipped_rows, reader.unused)
 
 
 class Existing(StrEnum):

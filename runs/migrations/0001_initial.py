@@ -1078,6 +1078,7 @@ class Migration(migrations.Migration):
                 ("stored", models.JSONField(blank=True, null=True)),
                 ("begins", models.JSONField(blank=True, null=True)),
                 ("reading", models.JSONField(blank=True, null=True)),
+                ("choices", models.JSONField(blank=True, default=dict)),
                 (
                     "owner",
                     models.ForeignKey(

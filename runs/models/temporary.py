@@ -238,8 +238,9 @@ class Upload(models.Model):
 class CaseUpload(Upload):
     """A table of cases, with the last choice of how to read its columns in `reading`.
 
-    Without `suite` it starts a new one with the values of `begins`. Once its cases are stored, `stored`
-    holds the counts and the version.
+    `choices` are what a person changed in its rows: `left` are the places of those that were unticked, `cells` the
+    changed cells by place. Without `suite` it starts a new one with the values of `begins`. Once its cases are stored,
+    `stored` holds the counts and the version.
     """
 
     suite = models.ForeignKey(
@@ -247,6 +248,7 @@ class CaseUpload(Upload):
     )
     begins = models.JSONField(null=True, blank=True)
     reading = models.JSONField(null=True, blank=True)
+    choices = models.JSONField(default=dict, blank=True)
 
     objects = UploadQuerySet["CaseUpload"].as_manager()
 

@@ -75,7 +75,7 @@ def test_a_first_verdict_takes_few_clicks_and_no_refusal(
         walk.click(page.get_by_label("Files", exact=True))
     chooser.value.set_files(table)
     walk.press("Import")
-    walk.press("Store 2 cases")
+    walk.press("Store the ticked cases")
     walk.follow("Start the first run")
 
     # What was typed before leaving for a target is still there afterwards, and the new target is ticked.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.models import AuditEntry
+from runs.formats.table_cases import TableReading
 from runs.models.suites import Suite, SuiteVersion
 from runs.models.temporary import CaseUpload
 from tests.support.factories import make_case, make_run, make_suite, make_user
@@ -73,7 +75,7 @@ class TestUpload:
         html = editor.get(place(kept)).content.decode()
         assert "refunds.csv" in html
         assert "comma between cells" in html
-        assert "Store 3 cases" in html
+        assert "3 of 3 cases ticked" in html
         assert "2 rows rejected" in html
         assert "Id: " not in html
         assert "The key &#x27;R-1&#x27; is on line 2 already" in html
@@ -86,7 +88,7 @@ class TestUpload:
         address = reverse("runs:case-import", args=[suite.slug])
         html = editor.post(address, {"pasted": rows}, follow=True).content.decode()
         assert "tab between cells" in html
-        assert "Store 1 case" in html
+        assert "1 of 1 case ticked" in html
 
     @pytest.mark.parametrize(
         ("content", "said"),
@@ -274,6 +276,134 @@ class TestStore:
         html = editor.post(place(kept, "case-table-store"), MAPPED | {"leave_out": "on"})
         assert html.status_code == 422
         assert "Refunds is archived" in html.content.decode()
+
+
+class TestRows:
+    """The rows of the preview, which drafted cases share."""
+
+    ROWS = "id,question,plan\nN-1,Where is my refund?,pro\nN-2,where is my refund now,pro\nN-3,Can I swap it?,pro\n"
+    PARTS = columns("key", "input", "metadata")
+
+    def test_duplicates_of_the_suite_and_of_the_table_are_named(
+        self, editor: Client, suite: Suite
+    ) -> None:
+        make_case(suite=suite, key="C-1", input=[{"role": "user", "content": "Where is my refund"}])
+        make_case(suite=suite, key="N-3", input=[{"role": "user", "content": "Can I swap it?"}])
+        kept = uploaded(editor, suite, self.ROWS + "N-4,can i swap it,free\n")
+        html = editor.get(place(kept)).content.decode()
+        rows = [" ".join(row.split()) for row in html.split('name="shown"')[1:]]
+        link = reverse("runs:case", args=["refunds", "C-1"])
+        assert "The same as <a" in rows[0]
+        assert link in rows[0]
+        assert "Nearly the same as <a" in rows[1]
+        assert "<code>N-1</code> above" in rows[1]
+        # The same key is the same case, and not repeated.
+        assert "already in the suite" in rows[2]
+        assert "same as" not in rows[2]
+        assert "<code>N-3</code> above" in rows[3]
+        assert "2 <small>say exactly what another case says" in " ".join(html.split())
+
+    def test_ticks_and_edits_are_kept_over_pages_and_stored_once(
+        self, editor: Client, suite: Suite
+    ) -> None:
+        content = "id,question,plan\n" + "".join(f"K-{n},Question {n},p{n}\n" for n in range(1, 46))
+        kept = uploaded(editor, suite, content)
+        html = editor.get(place(kept)).content.decode()
+        assert "Page 1 of 3" in html
+        assert html.count('name="shown"') == 20
+        sent = self.PARTS | {
+            "shown": ["0", "1", "2"], "take": ["1", "2"], "key-1": "mine", "input-1": "Changed?",
+            "expected_outcomes-1": "One\r\n\r\nTwo", "tags-1": "a, b", "title-2": "Question 3",
+        }  # fmt: skip
+        moved = editor.post(f"{place(kept)}?cases=2", sent)
+        assert moved.url == f"{place(kept)}?cases=2"
+        assert "<code>K-21</code>" in editor.get(moved.url).content.decode()
+        html = editor.get(place(kept)).content.decode()
+        assert "<code>mine</code>" in html
+        assert "44 of 45 cases ticked" in html
+        kept.refresh_from_db()
+        assert kept.choices["cells"].keys() == {"1"}, "what was not changed is not an edit"
+        for _ in range(2):
+            editor.post(place(kept, "case-table-store"), self.PARTS | {"seen": suite.version_stamp})
+        assert suite.cases.count() == 44
+        case = suite.cases.get(key="mine")
+        assert (case.input[0]["content"], case.tags, case.metadata) == (
+            "Changed?", ["a", "b"], {"plan": "p2"},
+        )  # fmt: skip
+        assert case.expected_outcomes == ["One", "Two"]
+        assert not suite.cases.filter(key__in=["K-1", "K-2"]).exists()
+        assert "and 1 not ticked" in " ".join(editor.get(place(kept)).content.decode().split())
+
+    def test_only_repetitions_or_what_is_not_ticked_are_shown_and_ticked_all_at_once(
+        self, editor: Client, suite: Suite, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # All on one line of the file, so that lines tell none apart.
+        rows = [{"id": f"K-{n}", "question": f"Question {n % 25}"} for n in range(1, 53)]
+        kept = uploaded(editor, suite, json.dumps(rows))
+        # The upload has read the rows; a page does not read them again.
+        monkeypatch.setattr(TableReading, "cases", None)
+        here = f"{place(kept)}?show=repeats"
+        html = editor.get(here).content.decode()
+        assert "Repetitions <b>27</b>" in " ".join(html.split())
+        assert html.count('name="shown"') == 20
+        assert "<code>K-26</code>" in html
+        assert "<code>K-1</code> above" in html
+        assert "<code>K-3</code></th>" not in html
+        second = editor.get(f"{here}&cases=2").content.decode()
+        assert second.count('name="shown"') == 7
+        assert f"{here}&amp;cases=1#rows" not in second
+        assert f"{here}#rows" in second, "the buttons keep what is shown"
+        sent = self.PARTS | {"all": "untick"}
+        del sent["column-2"]
+        moved = editor.post(
+            f"{here}&cases=2", sent | {"shown": ["0", "x", "9" * 5000], "take": "0"}
+        )
+        assert moved.url == f"{here}&cases=2"
+        html = " ".join(editor.get(place(kept)).content.decode().split())
+        assert "Not ticked <b>27</b>" in html
+        assert "25 of 52 cases ticked" in html
+        editor.post(
+            f"{place(kept)}?show=unticked", sent | {"all": "tick", "shown": "0", "take": "0"}
+        )
+        assert "Not ticked" not in editor.get(place(kept)).content.decode()
+        assert (
+            "No case is left here." in editor.get(f"{place(kept)}?show=problems").content.decode()
+        )
+        monkeypatch.undo()
+        make_case(suite=suite, key="C-1", input=[{"role": "user", "content": "Question 3!"}])
+        html = editor.get(here).content.decode()
+        assert "Repetitions <b>28</b>" in " ".join(html.split()), "the suite has one more case"
+        assert reverse("runs:case", args=["refunds", "C-1"]) in html
+
+    def test_an_edit_that_cannot_be_stored_is_refused_and_kept(
+        self, editor: Client, suite: Suite
+    ) -> None:
+        kept = uploaded(editor, suite, self.ROWS)
+        sent = self.PARTS | {"shown": ["0", "1"], "take": ["0", "1"], "key-0": "N-3", "input-1": ""}
+        refused = editor.post(place(kept, "case-table-store"), sent)
+        assert refused.status_code == 422
+        html = refused.content.decode()
+        assert "2 ticked cases cannot be stored." in html
+        assert "Another row has the key &#x27;N-3&#x27; too." in html
+        assert "Input is empty; write what the case asks." in html
+        assert 'value="N-3"' in html
+        shown = editor.get(f"{place(kept)}?show=problems").content.decode()
+        assert "With problems <b>2</b>" in " ".join(shown.split())
+        assert shown.count('name="shown"') == 2
+        nothing = self.PARTS | {"shown": ["0", "1", "2"]}
+        html = editor.post(place(kept, "case-table-store"), nothing).content.decode()
+        assert "Tick at least one case." in html
+        assert not suite.cases.exists()
+
+    def test_a_suite_changed_meanwhile_is_looked_at_again(
+        self, editor: Client, suite: Suite
+    ) -> None:
+        kept = uploaded(editor, suite, self.ROWS)
+        stale = self.PARTS | {"seen": "another"}
+        refused = editor.post(place(kept, "case-table-store"), stale)
+        assert refused.status_code == 422
+        assert "was changed meanwhile" in refused.content.decode()
+        assert not suite.cases.exists()
 
 
 class TestNewSuite:

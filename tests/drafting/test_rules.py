@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluators.model_calls.judge import closed_schema, read_reply
-from runs.drafting import duplicates
-from runs.drafting.duplicates import NEAR, KnownTexts, compared_text
+from runs.cases import duplicates
+from runs.cases.duplicates import NEAR, KnownTexts, compared_text
 from runs.drafting.material import (
     PART_LENGTH,
     SourceText,
@@ -344,6 +344,15 @@ class TestDuplicates:
             {"role": "assistant", "content": "Hello"}, {"role": "user", "content": "Parcel?"},
         ]  # fmt: skip
         assert compared_text(turns) == "hi parcel"
+
+    @given(st.text(st.characters(max_codepoint=127)))
+    def test_plain_letters_are_compared_like_all_others(self, text: str) -> None:
+        # The character at the end is no letter, and not plain.
+        plain, other = (
+            compared_text([{"role": "user", "content": content}])
+            for content in (f"{text}a", f"{text}a\N{HORIZONTAL ELLIPSIS}")
+        )
+        assert plain == other
 
     @given(st.lists(st.text("abc ", max_size=12), min_size=1, max_size=8))
     def test_a_case_always_repeats_itself(self, texts: list[str]) -> None:

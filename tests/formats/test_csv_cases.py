@@ -304,6 +304,14 @@ class TestKeys:
         [bad] = read("question,answer\na,1\na,2\n").rejected
         assert (bad.column, bad.reason[:30]) == ("question", "the same input is on line 2 al")
 
+    def test_a_row_with_more_than_a_hundred_tags_is_rejected(self) -> None:
+        some, more = ";".join(map(str, range(60))), ";".join(map(str, range(60, 101)))
+        found = read(f"id,question,tags,tag\nA,one,{some},x\nB,two,{some},{more}\n")
+        assert len(found.cases[0].tags) == 61
+        [bad] = found.rejected
+        assert (bad.line, bad.column) == (3, "tags")
+        assert bad.reason == "has 101 tags; 100 is the limit"
+
     def test_keys_of_the_suite_are_refused_or_skipped(self) -> None:
         table = read_table(b"id,question\nA,one\nB,two\n")
         taken = read_cases(table, suggest(table), taken={"A"})

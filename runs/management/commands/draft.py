@@ -10,13 +10,14 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from evaluators.templatetags.figures import counted, money
+from runs.cases.preview import PreviewRow
 from runs.cli.command import FAILED, MISUSED, SiteCommand, get_model, get_run, get_suite
 from runs.cli.files import OUT, STANDARD_OUTPUT, check_writable, write_file
 from runs.cli.single_run import read_budget
 from runs.cli.terminal import print_line
 from runs.costs import CAP_TIMES
 from runs.drafting.material import SourceText, document_text
-from runs.drafting.preview import DraftedRow, Proposal
+from runs.drafting.preview import Proposal
 from runs.drafting.services import (
     CASES,
     DESCRIPTION,
@@ -199,7 +200,7 @@ def _price(plan: DraftingPlan) -> str:
     return f"{counted(plan.calls, 'call')} of {plan.model.name} {price}, from {plan.asked['from']}."
 
 
-def _row_text(row: DraftedRow) -> str:
+def _row_text(row: PreviewRow) -> str:
     mark = "+" if row.is_taken else "-"
     repeated = (
         f"{'repeats' if each.is_exact else f'{each.ratio:.0f} of 100 like'} {each.key}"

@@ -1,4 +1,4 @@
-"""Which drafted cases repeat others: exactly, or nearly. Pure.
+"""Which new cases repeat others: exactly, or nearly. Pure.
 
 Two cases are compared by what their users say, without regard to capitals, punctuation and white space. They are the
 same if nothing differs then. They are nearly the same if they share at least half of their words and rapidfuzz's
@@ -19,6 +19,8 @@ import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,12 +40,13 @@ MARKS = "".join(
     mark for mark in map(chr, range(0x300, 0xAC00)) if unicodedata.category(mark) in ("Mn", "Mc")
 )
 NOT_WORDS = re.compile(rf"(?:[^\w{MARKS}]|_)+")
+ASCII_NOT_WORDS = {code: " " for code in range(128) if not chr(code).isalnum()}
 # Thai, Lao, Burmese, Khmer, Japanese and Chinese.
 NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
 WORDS = re.compile(
     rf"(?P<unbroken>[{NO_SPACES}]+|[^\s{NO_SPACES}]{{{MAX_WORD_LENGTH + 1},}})|[^\s{NO_SPACES}]+"
 )
-NOTHING = np.array([], dtype=np.uint32)
+UNBROKEN = re.compile(f"[{NO_SPACES}]")
 # An odd number, by which the number of a pair depends on the order of its characters.
 SPREAD = np.uint32(2_654_435_761)
 
@@ -65,6 +68,10 @@ def compared_text(turns: Sequence[Mapping[str, Any]]) -> str:
     """Return what a case is compared by, "" for a case that says nothing."""
     own = [turn for turn in turns if turn.get("role") == "user"] or turns
     text = " ".join(str(turn.get("content") or "") for turn in own)
+    if text.isascii():
+        # Most texts are; this is the same, and several times faster.
+        plain = text.lower()
+        return " ".join(plain.translate(ASCII_NOT_WORDS).split()) or plain.strip()
     plain = unicodedata.normalize("NFKC", cut_marks(text)).casefold()
     return NOT_WORDS.sub(" ", plain).strip() or plain.strip()
 
@@ -73,20 +80,27 @@ class KnownTexts:
     """Texts of cases by their words, in which those that a text repeats are found without comparing it with each."""
 
     def __init__(self, keys: Sequence[str], texts: Sequence[str]) -> None:
-        """Note which words each text has."""
+        """Note which texts are the same."""
         self._keys = keys
         self._exact: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
             self._exact.setdefault(text, []).append(place)
         self._short = [*map(_shorten, texts)]
-        self._lengths = np.array([*map(len, self._short)], dtype=np.int64)
-        words = [*map(_words, self._short)]
-        self._counts = np.array([*map(len, words)], dtype=np.int64)
-        # One row for each word of each text, in the order of the words.
-        codes = np.concatenate(words or [NOTHING])
+
+    @cached_property
+    def _words(self) -> _Words:
+        """The words of the texts, read when something is first compared with them."""
+        words = [*map(_word_codes, self._short)]
+        counts = np.array([*map(len, words)], dtype=np.int64)
+        codes = np.array([*chain.from_iterable(words)], dtype=np.uint32)
         order = np.argsort(codes, kind="stable")
-        self._codes = codes[order]
-        self._places = np.repeat(np.arange(len(words), dtype=np.int32), self._counts)[order]
+        places = np.repeat(np.arange(len(words), dtype=np.int32), counts)[order]
+        lengths = np.array([*map(len, self._short)], dtype=np.int64)
+        return _Words(codes[order], places, counts, lengths)
+
+    def has_other(self, text: str, key: str) -> bool:
+        """Tell whether a case with another key has exactly this text."""
+        return bool(text) and any(self._keys[place] != key for place in self._exact.get(text, ()))
 
     def repeated_by(self, text: str, *, most: int = MAX_NAMED) -> list[RepeatedCase]:
         """Return the cases that a text repeats, those that are most alike first."""
@@ -109,36 +123,49 @@ class KnownTexts:
             if ratio >= NEAR
         ]
         near.sort(key=lambda repeated: -repeated.ratio)
-        return [*(RepeatedCase(self._keys[place]) for place in exact), *near][:most]
+        return [*(RepeatedCase(self._keys[place]) for place in [*exact][:most]), *near][:most]
 
     def _candidates(self, short: str) -> list[int]:
         """Return the places of texts that share half of the words, and of those with few words: the best ones."""
-        words = _words(short)
-        starts, ends = (np.searchsorted(self._codes, words, side) for side in ("left", "right"))
-        rows = [self._places[start:end] for start, end in zip(starts, ends, strict=True)]
+        known, words = self._words, np.array([*_word_codes(short)], dtype=np.uint32)
+        starts, ends = (np.searchsorted(known.codes, words, side) for side in ("left", "right"))
+        rows = [known.places[start:end] for start, end in zip(starts, ends, strict=True)]
         shared = np.bincount(np.concatenate(rows), minlength=len(self._keys))
-        longer = np.maximum(self._counts, len(words))
-        is_few = self._counts < FEW_WORDS if len(words) >= FEW_WORDS else longer < 2 * FEW_WORDS
+        longer = np.maximum(known.counts, len(words))
+        is_few = known.counts < FEW_WORDS if len(words) >= FEW_WORDS else longer < 2 * FEW_WORDS
         # With other lengths, no ratio reaches NEAR.
-        shortest, both = np.minimum(self._lengths, len(short)), self._lengths + len(short)
+        shortest, both = np.minimum(known.lengths, len(short)), known.lengths + len(short)
         can_be_near = 2 * EXACT * shortest >= NEAR * both
         places = np.flatnonzero(can_be_near & ((2 * shared >= longer) | is_few))
         places = places[np.argsort(-shared[places] / longer[places], kind="stable")]
-        compared: list[int] = places[self._lengths[places].cumsum() <= MAX_COMPARED].tolist()
+        compared: list[int] = places[known.lengths[places].cumsum() <= MAX_COMPARED].tolist()
         return compared
 
 
-def _words(short: str) -> npt.NDArray[np.uint32]:
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Each word of each text as a code, in the order of the codes, and the place of its text; words and length of each."""
+
+    codes: npt.NDArray[np.uint32]
+    places: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+
+def _word_codes(short: str) -> set[int]:
     """Return a number for each different word."""
-    words, pairs = [], [NOTHING]
+    longest = max(map(len, short.split()), default=0)
+    if longest <= MAX_WORD_LENGTH and (short.isascii() or not UNBROKEN.search(short)):
+        return {*map(zlib.crc32, short.encode().split())}
+    codes: set[int] = set()
     for found in WORDS.finditer(short):
         word = found[0]
         if found["unbroken"] and len(word) > 1:
             characters = np.frombuffer(word.encode("utf-32-le"), dtype=np.uint32)
-            pairs.append(characters[:-1] * SPREAD + characters[1:])
+            codes.update((characters[:-1] * SPREAD + characters[1:]).tolist())
         else:
-            words.append(zlib.crc32(word.encode()))
-    return np.unique(np.concatenate([np.array(words, dtype=np.uint32), *pairs]))
+            codes.add(zlib.crc32(word.encode()))
+    return codes
 
 
 def _shorten(text: str) -> str:
