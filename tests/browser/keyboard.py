@@ -8,7 +8,9 @@ MAX_STOPS = 150
 # Where the focus is, and whether somebody sees it: on the page, in view, drawn around it or what holds it,
 # and not all of it under something that sticks (WCAG 2.4.11).
 STOP = """() => {
-  const here = document.activeElement, box = here.getBoundingClientRect();
+  const here = document.activeElement;
+  // A radio button without a size of its own is its label.
+  const box = (here.type === "radio" && here.closest("label") || here).getBoundingClientRect();
   const drawn = (e) => e && (parseFloat(getComputedStyle(e).outlineWidth) > 0
     && getComputedStyle(e).outlineStyle !== "none" || getComputedStyle(e).boxShadow !== "none");
   const isIn = box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth;
