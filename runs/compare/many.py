@@ -35,6 +35,8 @@ from runs.results.result_state import result_address
 from runs.results.runs import RunRow, run_row, run_word, score_intervals, with_list_columns
 
 MIN_RUNS, MAX_RUNS = 2, 6
+# PostgreSQL rounds decimals slowly, so more than CASE_TOLERANCE is asked for without rounding to SCORE_DIGITS.
+FAR_APART = CASE_TOLERANCE + 0.5 * 10**-SCORE_DIGITS
 BY_CASE, BY_DIFFERENCE = "case", "difference"
 # The columns of the runs are named by their places.
 PLACES = tuple(str(place) for place in range(1, MAX_RUNS + 1))
@@ -324,7 +326,7 @@ def _cases(runs: Sequence[Run], query: ManyQuery) -> QuerySet[Any, Any]:
     rows = RunCase.objects.filter(run__in=[run.pk for run in runs]).order_by()
     if query.text:
         rows = rows.filter(case__key__in=among(_matching_keys(runs, query), "text"))
-    far: Any = Round(Cast(Max("score") - Min("score"), FloatField()), SCORE_DIGITS)
+    apart: Any = Cast(Max("score") - Min("score"), FloatField())
     parted = ~Q(first_state=F("last_state")) | Q(present__lt=len(runs))
     cases: QuerySet[Any, Any] = (
         rows.values("case__key")
@@ -333,12 +335,11 @@ def _cases(runs: Sequence[Run], query: ManyQuery) -> QuerySet[Any, Any]:
             present=Count("pk"),
             first_state=Min("state"),
             last_state=Max("state"),
-            spread=far,
+            spread=Round(apart, SCORE_DIGITS),
         )
+        .alias(apart=apart)
         .annotate(
-            differs=Choose(
-                When(parted | Q(spread__gt=CASE_TOLERANCE), then=Value(1)), default=Value(0)
-            ),
+            differs=Choose(When(parted | Q(apart__gt=FAR_APART), then=Value(1)), default=Value(0)),
             sort_value=_sort_value(runs, query.sort, parted),
         )
     )
