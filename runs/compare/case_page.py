@@ -16,6 +16,7 @@ from runs.compare.evidence import SCALES
 from runs.compare.rules import (
     CaseChange,
     CaseSide,
+    CaseSideFigures,
     Standing,
     compare_case,
     most_changed_repetition,
@@ -89,6 +90,7 @@ class CaseSideBySide:
     baseline: Run
     candidate: Run
     change: CaseChange
+    figures: tuple[CaseSideFigures | None, CaseSideFigures | None]
     repetition: int
     is_chosen: bool
     repetitions: Sequence[tuple[int, bool]]
@@ -160,14 +162,18 @@ def case_side_by_side(
     is_chosen = repetition in numbers
     shown = repetition if is_chosen else most_changed_repetition(_standings(*results))
     before, after = results[0].get(shown), results[1].get(shown)
-    sides = _side(baseline, results[0]), _side(candidate, results[1])
+    (was, old_figures), (now, new_figures) = (
+        _side(baseline, results[0]),
+        _side(candidate, results[1]),
+    )
     case = next(iter((results[1] or results[0]).values())).case
     return CaseSideBySide(
         key=key,
         title=case.title,
         baseline=baseline,
         candidate=candidate,
-        change=compare_case(key, *sides),
+        change=compare_case(key, was, now),
+        figures=(old_figures, new_figures),
         repetition=shown,
         is_chosen=is_chosen,
         repetitions=[(number, number in worse) for number in numbers],
@@ -188,7 +194,7 @@ def case_side_by_side(
 
 def case_comparison_document(page: CaseSideBySide) -> CaseComparisonDoc:
     """Describe how a case changed, with every evaluator of the repetition that is shown."""
-    change = CaseChangeDoc.model_validate(page.change).model_copy(update={"title": page.title})
+    change = CaseChangeDoc.make(page.change, page.title, page.figures)
     return CaseComparisonDoc(
         **dict(change), repetition=page.repetition, evaluators=list(page.evaluators)
     )
@@ -199,8 +205,12 @@ def _results(run: Run, key: str) -> dict[int, Result]:
     return {row.repetition: row for row in rows.filter(case__key=key)}
 
 
-def _side(run: Run, results: Mapping[int, Result]) -> CaseSide | None:
-    return case_side(list(results.values()), read_policy(run.snapshot)) if results else None
+def _side(
+    run: Run, results: Mapping[int, Result]
+) -> tuple[CaseSide, CaseSideFigures] | tuple[None, None]:
+    if not results:
+        return None, None
+    return case_side(list(results.values()), read_policy(run.snapshot))
 
 
 def _reviewed(run: Run, result: Result | None) -> Override | None:

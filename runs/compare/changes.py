@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from evaluators.scoring.types import Verdict
@@ -15,6 +16,7 @@ from runs.compare.measures import AXIS_OF_POINTS, IntervalBar, axis_end, interva
 from runs.compare.rules import (
     CaseChange,
     CaseSide,
+    CaseSideFigures,
     Standing,
     by_harm,
     most_changed_repetition,
@@ -29,7 +31,6 @@ from runs.filters.queries import DENSITIES, FAMILIES, Hit, hits_by_key, lists_wi
 from runs.lists import Chip, Control, NumberedPage, Sort, head_cell, numbered_page
 from runs.models.results import Result
 from runs.models.run_cases import RunCase
-from runs.models.runs import Run
 from runs.requests import PairQuery
 from runs.results.case_rows import COLUMNS as RUN_COLUMNS
 from runs.results.case_rows import Column, find_column, unknown_columns, with_marks
@@ -96,10 +97,9 @@ SORTS = (
     *(BY_HARM, BY_CASE, BY_DIFFERENCE, "outcomes", "spread", "metrics", BY_COST, BY_LATENCY),
     *("target_cost", "judge_cost", "tokens"),
 )
-# What the row of a case has anyway, by the names of the columns.
-OF_SIDE: Mapping[str, str] = {
-    "score": "mean_score",
-    BY_DIFFERENCE: "mean_score",
+# What a comparison has of each case anyway, by the names of the columns.
+MEAN_SCORES = ("score", BY_DIFFERENCE)
+OF_FIGURES: Mapping[str, str] = {
     BY_COST: "cost_usd",
     BY_LATENCY: "latency_ms",
     "target_cost": "run_cost_usd",
@@ -306,7 +306,7 @@ def change_table(comparison: Comparison, query: ComparisonQuery) -> ChangeTable:
     hits = hits_by_key(query.text, runs, keys) if query.text and keys else {}
     columns = table_columns(comparison, query, unknown)
     sides = column_sides(
-        runs, pages.rows, [column for column in columns if column.name not in DRAWN]
+        comparison, pages.rows, [column for column in columns if column.name not in DRAWN]
     )
     return ChangeTable(
         query=query,
@@ -348,26 +348,36 @@ class Sides:
 
 
 def column_sides(
-    runs: tuple[Run, Run], changes: Sequence[CaseChange], columns: Sequence[Column]
+    comparison: Comparison, changes: Sequence[CaseChange], columns: Sequence[Column]
 ) -> Mapping[str, Mapping[str, Sides]]:
-    """Return by column and case what some columns show; a query or two for each that no row of a case has."""
+    """Return by column and case what some columns show; a query or two for each that a comparison does not have."""
+    runs = comparison.baseline.run, comparison.candidate.run
     found = {
         column.name: {
             change.case: _sides(
                 column,
-                *(getattr(side, attribute, None) for side in (change.baseline, change.candidate)),
+                change.baseline and change.baseline.mean_score,
+                change.candidate and change.candidate.mean_score,
             )
             for change in changes
         }
         for column in columns
-        if (attribute := OF_SIDE.get(column.name))
+        if column.name in MEAN_SCORES
     }
-    read = [
+    if wanted := [column for column in columns if column.name in OF_FIGURES]:
+        figures = {change.case: comparison.case_figures(change) for change in changes}
+        for column in wanted:
+            read = attrgetter(OF_FIGURES[column.name])
+            found[column.name] = {
+                case: _sides(column, *(side and read(side) for side in sides))
+                for case, sides in figures.items()
+            }
+    others = [
         (column, field)
         for column in columns
         if column.name not in found and (field := find_field(column.name))
     ]
-    if not read or not changes:
+    if not others or not changes:
         return found
     stored = RunCase.objects.filter(run__in=runs).order_by()
     only = None
@@ -376,7 +386,7 @@ def column_sides(
         only = list(stored.values_list("case_id", flat=True))
     rows = ResultRows(runs, only=only)
     places = {(run, key): pk for pk, run, key in stored.values_list("pk", "run_id", "case__key")}
-    for column, field in read:
+    for column, field in others:
         values = rows.values(field) if field.is_number else rows.names(field)
         found[column.name] = {
             change.case: _sides(
@@ -527,8 +537,7 @@ def _in_order(
     column = find_column(sort.name, COLUMNS)
     if sort.name == BY_HARM or column is None:
         return harmful if sort.is_descending else harmful[::-1]
-    runs = comparison.baseline.run, comparison.candidate.run
-    sides = column_sides(runs, cases, [column])[column.name]
+    sides = column_sides(comparison, cases, [column])[column.name]
     figures = {case: side.change for case, side in sides.items() if side.change is not None}
     known = [change for change in harmful if change.case in figures]
     known.sort(key=lambda change: figures[change.case], reverse=sort.is_descending)
@@ -558,7 +567,7 @@ def _change_row(comparison: Comparison, change: CaseChange, error: str, axis: fl
             case_override(before, is_counted=comparison.baseline.reviews > 0),
             case_override(after, is_counted=comparison.candidate.reviews > 0),
         ),
-        met=_met(before, after),
+        met=_met(*comparison.case_figures(change)),
         error=error,
         bar=None if change.score_change is None else interval_bar(change.score_change, axis),
     )
@@ -568,7 +577,7 @@ def _state(side: CaseSide | None) -> str:
     return STATES.get(side.state, side.state) if side else ""
 
 
-def _met(before: CaseSide | None, after: CaseSide | None) -> str:
+def _met(before: CaseSideFigures | None, after: CaseSideFigures | None) -> str:
     """Return how many outcomes were met in every repetition, before and now: `4/4 → 3/4`."""
     sides = [
         f"{side.outcomes_met}/{side.outcomes}" if side and side.outcomes else ""

@@ -18,19 +18,23 @@ from runs.compare.evidence import (
 from runs.compare.rules import (
     CaseChange,
     CaseSide,
+    CaseSideFigures,
     Difference,
     RunComparison,
+    RunFacts,
     Tolerances,
     compare_cases,
     compare_runs,
     differences,
 )
 from runs.compare.sides import (
+    CaseNames,
     ComparisonSide,
-    RunRecords,
+    Execution,
+    Executions,
     decide_cases,
     measured_scores,
-    read_records,
+    read_executions,
     scores_to_test,
 )
 from runs.models.results import Retry
@@ -50,6 +54,7 @@ class Comparison:
     baseline: ComparisonSide
     candidate: ComparisonSide
     tolerances: Tolerances
+    names: Mapping[int, CaseNames]
     cases: tuple[CaseChange, ...]
     shared: int
     in_both: int
@@ -58,7 +63,15 @@ class Comparison:
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """Return in what the runs differ, apart from their targets."""
-        return differences(self.baseline.facts, self.candidate.facts)
+        return differences(self._facts(self.baseline), self._facts(self.candidate))
+
+    def _facts(self, side: ComparisonSide) -> RunFacts:
+        hashes = {key: self._names(group).content_hash for key, group in side.groups.items()}
+        return RunFacts(side.run.snapshot, side.run.repetitions, hashes)
+
+    def _names(self, group: Sequence[Execution]) -> CaseNames:
+        """Return the names of the revision of a case that ran."""
+        return self.names[group[0][0]]
 
     @cached_property
     def runs(self) -> RunComparison:
@@ -102,12 +115,15 @@ class Comparison:
         """Return the seed of every resampling of these two runs."""
         return self.baseline.run.pk * SEED_STEP + self.candidate.run.pk
 
+    def case_figures(
+        self, change: CaseChange
+    ) -> tuple[CaseSideFigures | None, CaseSideFigures | None]:
+        """Return the figures of a case in both runs."""
+        return self.baseline.case_figures(change.case), self.candidate.case_figures(change.case)
+
     def title(self, case: str) -> str:
         """Return the title of a case, from the candidate where it has the case."""
-        for side in (self.candidate, self.baseline):
-            if names := side.records.names.get(case):
-                return names.title
-        return ""
+        return self._names(self.candidate.groups.get(case) or self.baseline.groups[case]).title
 
 
 def have_same_outputs(*runs: Run) -> bool:
@@ -160,11 +176,12 @@ def build_comparison(
     else:
         versions = tuple((run.pk, run.results_version) for run in runs)
         compared = COMPARED.get((*versions, only_shared), compare)
-    before, after = map(ComparisonSide, runs, compared.records, compared.cases)
+    before, after = map(ComparisonSide, runs, compared.groups, compared.cases)
     return Comparison(
         baseline=before,
         candidate=after,
         tolerances=tolerances,
+        names=compared.names,
         cases=compared.changes,
         shared=len(shared_changes(compared.changes)),
         in_both=compared.in_both,
@@ -174,9 +191,10 @@ def build_comparison(
 
 @dataclass(frozen=True, slots=True)
 class ComparedResults:
-    """What the results of two runs say: the records and cases of each, and every change; `in_both` cases are shared."""
+    """What the results of two runs say: the executions and cases of each, and every change; `in_both` cases are shared."""
 
-    records: Sequence[RunRecords]
+    names: Mapping[int, CaseNames]
+    groups: Sequence[Executions]
     cases: Sequence[Mapping[str, CaseSide]]
     changes: tuple[CaseChange, ...]
     in_both: int
@@ -189,13 +207,15 @@ MAX_KEPT_EXECUTIONS = 40_000
 
 
 def _compare_results(baseline: Run, candidate: Run, *, only_shared: bool) -> ComparedResults:
-    old, new = read_records(baseline, candidate)
-    in_both = old.groups.keys() & new.groups.keys()
+    names, (old, new) = read_executions(baseline, candidate)
+    in_both = old.keys() & new.keys()
     if only_shared:
-        old, new = old.only(in_both), new.only(in_both)
+        old, new = (
+            {key: group for key, group in groups.items() if key in in_both} for groups in (old, new)
+        )
     before, after = decide_cases(baseline, old), decide_cases(candidate, new)
     changes = compare_cases(before, after)
-    return ComparedResults((old, new), (before, after), changes, len(in_both))
+    return ComparedResults(names, (old, new), (before, after), changes, len(in_both))
 
 
 def comparison_heading(baseline: Run, candidate: Run) -> str:

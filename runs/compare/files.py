@@ -8,10 +8,16 @@ from typing import Any
 
 from runs.compare.changes import ComparisonQuery, listed_changes
 from runs.compare.comparison import Comparison, SameRunError, build_comparison
-from runs.compare.documents import CaseFigureDoc, CaseSideDoc, comparison_document
+from runs.compare.documents import (
+    CaseChangeDoc,
+    CaseFigureDoc,
+    CaseSideDoc,
+    case_change_document,
+    comparison_document,
+)
 from runs.compare.evidence import EVALUATOR, SCALES, MeasuredFigure, MeasuredPair, measured_pairs
 from runs.compare.page import tolerances_form
-from runs.compare.rules import CaseChange, CaseSide, rounded_change
+from runs.compare.rules import rounded_change
 from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.fields import read_checked
 from runs.filters.queries import run_vocabulary
@@ -52,7 +58,7 @@ def comparison_csv(comparison: Comparison, query: ComparisonQuery) -> Iterator[s
     matching = listed_changes(comparison, query)
     measured = measured_pairs(*comparison.measured, [change.case for change in matching])
     lines = (
-        (*_line(change, comparison.title(change.case)), *_measured_cells(measured, place))
+        (*_line(case_change_document(comparison, change)), *_measured_cells(measured, place))
         for place, change in enumerate(matching)
     )
     names = [_column(pair.figure) for pair in measured]
@@ -112,17 +118,16 @@ def _json(values: Any) -> str:
     return f"{json.dumps(values, ensure_ascii=False, allow_nan=False)}\n"
 
 
-def _line(change: CaseChange, title: str) -> Sequence[Any]:
-    sides = [_figures(side) for side in (change.baseline, change.candidate)]
+def _line(case: CaseChangeDoc) -> Sequence[Any]:
+    sides = [_figures(side) for side in (case.baseline, case.candidate)]
     return (
-        *(change.case, title, change.status, _yes(change.has_flipped), change.score_change),
+        *(case.case, case.title, case.status, _yes(case.has_flipped), case.score_change),
         *(side.get(figure) for figure in FIGURES for side in sides),
     )
 
 
-def _figures(side: CaseSide | None) -> dict[str, Any]:
-    figures = {} if side is None else dict(CaseSideDoc.model_validate(side))
-    return {**figures, **({"flaky": _yes(figures["flaky"])} if figures else {})}
+def _figures(side: CaseSideDoc | None) -> dict[str, Any]:
+    return {} if side is None else {**dict(side), "flaky": _yes(side.flaky)}
 
 
 def _yes(value: bool) -> str:

@@ -382,16 +382,13 @@ HARM = (REGRESSION, ERROR, UNCHANGED, IMPROVEMENT, ADDED, REMOVED)
 VERDICT_RANKS = {Verdict.FAIL: 0, Verdict.BORDERLINE: 1, Verdict.PASS: 2}
 
 
-# Not frozen, as ExecutionRecord: a comparison creates forty thousand.
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CaseSide:
-    """A case in one run; without a verdict it is errored.
+    """How a case did in one run, without what is its own: thousands of cases did alike, and share one.
 
-    `executions`, `scored` and `passed` count its executions; costs and latency are None where none was
-    reported. `state` is its verdict, or why it has none. `outcomes_met` of its `outcomes` were met in
-    every repetition that judged them. It `is_flaky` when the verdicts of its executions differ. Where
-    reviewers decided, `reviewed` is its verdict with their decisions and `machine` the one without;
-    both are None elsewhere.
+    Without a verdict it is errored. `executions`, `scored` and `passed` count its executions. `state` is its verdict,
+    or why it has none. It `is_flaky` when the verdicts of its executions differ. Where reviewers decided, `reviewed`
+    is its verdict with their decisions and `machine` the one without; both are None elsewhere.
     """
 
     verdict: Verdict | None
@@ -399,20 +396,10 @@ class CaseSide:
     passed: int = 0
     scored: int = 0
     executions: int = 0
-    latency_ms: float | None = None
     state: str = ""
-    run_cost_usd: Decimal | None = None
-    evaluation_cost_usd: Decimal | None = None
-    outcomes: int = 0
-    outcomes_met: int = 0
     is_flaky: bool = False
     machine: Verdict | None = None
     reviewed: Verdict | None = None
-
-    @property
-    def cost_usd(self) -> Decimal | None:
-        """Return both costs together; None when neither is known."""
-        return sum_known((self.run_cost_usd, self.evaluation_cost_usd))
 
     @property
     def pass_share(self) -> float | None:
@@ -420,7 +407,27 @@ class CaseSide:
         return self.passed / self.scored if self.scored else None
 
 
-# Not frozen, as CaseSide.
+# Not frozen, as ExecutionRecord: a file of a comparison creates forty thousand.
+@dataclass(slots=True)
+class CaseSideFigures:
+    """What a case took in one run, and its expected outcomes; costs and latency are None where none was reported.
+
+    `outcomes_met` of its `outcomes` were met in every repetition that judged them.
+    """
+
+    latency_ms: float | None = None
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+    outcomes: int = 0
+    outcomes_met: int = 0
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """Return both costs together; None when neither is known."""
+        return sum_known((self.run_cost_usd, self.evaluation_cost_usd))
+
+
+# Not frozen, as CaseSideFigures.
 @dataclass(slots=True)
 class CaseChange:
     """How a case changed: regression, improvement, unchanged, error, added or removed.
@@ -456,7 +463,18 @@ def compare_cases(
 ) -> tuple[CaseChange, ...]:
     """Return the change of every case, in the candidate's order, removed cases last."""
     names: Iterable[str] = dict.fromkeys((*candidate, *baseline))
-    return tuple(compare_case(name, baseline.get(name), candidate.get(name)) for name in names)
+    # Cases that share both sides changed alike.
+    known: dict[tuple[int, int], CaseChange] = {}
+    changes = []
+    for name in names:
+        before, after = baseline.get(name), candidate.get(name)
+        sides = id(before), id(after)
+        if (alike := known.get(sides)) is None:
+            alike = known[sides] = compare_case(name, before, after)
+        changes.append(
+            CaseChange(name, alike.status, alike.has_flipped, alike.score_change, before, after)
+        )
+    return tuple(changes)
 
 
 def _status(was: bool, now: bool, change: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -28,7 +28,7 @@ from runs.compare.evidence import (
     MeasuredRun,
     Places,
 )
-from runs.compare.rules import CaseSide, RunFacts, RunSide
+from runs.compare.rules import CaseSide, CaseSideFigures, RunSide
 from runs.costs import run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, read_policy
 from runs.models.results import EvaluatorScore, Result, ScoreState
@@ -56,16 +56,18 @@ def run_gates(run: Run) -> tuple[RunGate, RunGate]:
 
 
 # Of each execution its case and id, what decides the case (status, verdict, score, whether it was forced, the review),
-# and the rest: the marks of its outcomes, its latency, and both costs.
+# and its own figures: the marks of its outcomes, its latency, and both costs.
 COLUMNS = (
     *("case_id", "id", "status", "verdict", "score", "is_forced", "reviewed_verdict"),
     *("outcome_marks", "latency_ms", "run_cost_usd", "evaluation_cost_usd"),
 )
-FACTS, REST = slice(2, 7), slice(7, 11)
+FACTS, FIGURES = slice(2, 7), slice(7, 11)
 MET = "1"
 Facts = tuple[str, str, float | None, bool, str]
 # A row of COLUMNS, a plain tuple: a comparison reads forty thousand.
 Execution = tuple[Any, ...]
+# By the keys of cases, in the order of the suite.
+Executions = Mapping[str, Sequence[Execution]]
 
 
 class CaseNames(NamedTuple):
@@ -85,24 +87,22 @@ class ComparisonSide:
     """
 
     run: Run
-    records: RunRecords
+    groups: Executions
     cases: Mapping[str, CaseSide]
+
+    def case_figures(self, key: str) -> CaseSideFigures | None:
+        """Return the figures of one case; None where the run does not have it."""
+        return _figures(group) if (group := self.groups.get(key)) else None
 
     @property
     def gates(self) -> tuple[RunGate, RunGate]:
         """Return the Score gate and the Pass-rate gate of the run, over all its cases."""
         return run_gates(self.run)
 
-    @property
-    def facts(self) -> RunFacts:
-        """Return what can make verdicts differ, beside the target."""
-        hashes = {key: names.content_hash for key, names in self.records.names.items()}
-        return RunFacts(self.run.snapshot, self.run.repetitions, hashes)
-
     @cached_property
     def _columns(self) -> Mapping[str, Sequence[Any]]:
         """Return the values of all executions by column."""
-        rows = chain.from_iterable(self.records.groups.values())
+        rows = chain.from_iterable(self.groups.values())
         values = zip(*rows, strict=True) if self.cases else [()] * len(COLUMNS)
         return dict(zip(COLUMNS, values, strict=True))
 
@@ -174,114 +174,65 @@ class ComparisonSide:
         return combined_cost(self.run_cost_usd, self.evaluation_cost_usd)
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecords:
-    """The stored executions of a run and the names of its cases, by case in the order of the suite."""
-
-    groups: Mapping[str, Sequence[Execution]]
-    names: Mapping[str, CaseNames]
-
-    def only(self, cases: Container[str]) -> RunRecords:
-        """Return the executions of these cases only."""
-        return RunRecords(
-            groups={key: group for key, group in self.groups.items() if key in cases},
-            names={key: names for key, names in self.names.items() if key in cases},
-        )
-
-
-def read_records(*runs: Run) -> tuple[RunRecords, ...]:
-    """Return the executions of runs; a query each, and one for the cases of all."""
+def read_executions(*runs: Run) -> tuple[Mapping[int, CaseNames], Sequence[Executions]]:
+    """Return the names of the cases of runs, and the executions of each run; one query, and one for each run."""
     cases = Case.objects.filter(pk__in=RunCase.objects.filter(run__in=runs).values("case_id"))
     rows = cases.order_by().values_list(*CaseNames._fields)
     names = {known.pk: known for known in map(CaseNames._make, rows)}
-    return tuple(_records(run, names) for run in runs)
+    return names, [_by_case(run, names) for run in runs]
 
 
-def _records(run: Run, names: Mapping[int, CaseNames]) -> RunRecords:
+def _by_case(run: Run, names: Mapping[int, CaseNames]) -> Executions:
     groups: dict[str, list[Execution]] = {}
-    own: dict[str, CaseNames] = {}
     for row in run.results.order_by("position", "repetition", "id").values_list(*COLUMNS):
-        known = names[row[0]]
-        key = known.key
+        key = names[row[0]].key
         if key in groups:
             groups[key].append(row)
         else:
-            groups[key], own[key] = [row], known
-    return RunRecords(groups, own)
+            groups[key] = [row]
+    return groups
 
 
-def decide_cases(run: Run, records: RunRecords) -> Mapping[str, CaseSide]:
+def decide_cases(run: Run, groups: Executions) -> Mapping[str, CaseSide]:
     """Return the cases of a run by key; the policy frozen with the run decides their verdicts.
 
     Raises UnreadableSnapshotError for a run of another version.
     """
     policy = read_plan(run.snapshot).policy
-    known: dict[tuple[Facts, ...], CaseDecided] = {}
-    return {key: _case(group, policy, known) for key, group in records.groups.items()}
+    known: dict[tuple[Facts, ...], CaseSide] = {}
+    cases = {}
+    for key, group in groups.items():
+        facts = tuple([row[FACTS] for row in group])
+        if (side := known.get(facts)) is None:
+            side = known[facts] = _decide(facts, policy)
+        cases[key] = side
+    return cases
 
 
-def case_side(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
+def case_side(results: Sequence[Result], policy: PolicySpec) -> tuple[CaseSide, CaseSideFigures]:
     """Return one case of a run from its results, as the comparison of whole runs shows it."""
-    read = attrgetter(*COLUMNS)
-    return _case([read(row) for row in results], policy, {})
+    group = list(map(attrgetter(*COLUMNS), results))
+    return _decide([row[FACTS] for row in group], policy), _figures(group)
 
 
-class CaseDecided(NamedTuple):
-    """The fields of a `CaseSide` that follow from the facts of its executions."""
-
-    verdict: Verdict | None
-    mean_score: float | None
-    passed: int
-    scored: int
-    state: str
-    is_flaky: bool
-    machine: Verdict | None
-    reviewed: Verdict | None
-
-
-def _case(
-    group: Sequence[Execution],
-    policy: PolicySpec,
-    known: dict[tuple[Facts, ...], CaseDecided],
-) -> CaseSide:
-    """Return a case over its repetitions; `known` keeps decisions, of which thousands of cases have few."""
+def _figures(group: Sequence[Execution]) -> CaseSideFigures:
+    """Return the figures of a case over its repetitions."""
     # Most cases have one execution; what lists, sums and means of one take would double the time.
-    is_one = len(group) == 1
-    facts = (group[0][FACTS],) if is_one else tuple([row[FACTS] for row in group])
-    if (decided := known.get(facts)) is None:
-        decided = known[facts] = _decide(facts, policy)
-    verdict, mean_score, passed, scored, state, is_flaky, machine, reviewed = decided
-    latency_ms: float | None
-    if is_one:
-        marks, latency_ms, run_cost, evaluation_cost = group[0][REST]
-        outcomes, outcomes_met = len(marks), marks.count(MET)
-    else:
-        every_marks, latencies, costs, judged = zip(*[row[REST] for row in group], strict=True)
-        latency_ms = mean([latency for latency in latencies if latency is not None])
-        run_cost, evaluation_cost = sum_known(costs), sum_known(judged)
-        known_marks = [marks for marks in every_marks if marks]
-        outcomes = len(known_marks[0]) if known_marks else 0
-        outcomes_met = sum(set(column) == {MET} for column in zip(*known_marks, strict=False))
-    # By position, which takes half the time of names.
-    return CaseSide(
-        verdict,
-        mean_score,
-        passed,
-        scored,
-        len(group),
-        latency_ms,
-        state,
-        run_cost,
-        evaluation_cost,
-        outcomes,
-        outcomes_met,
-        is_flaky,
-        machine,
-        reviewed,
+    if len(group) == 1:
+        marks, latency_ms, run_cost, evaluation_cost = group[0][FIGURES]
+        return CaseSideFigures(latency_ms, run_cost, evaluation_cost, len(marks), marks.count(MET))
+    every_marks, latencies, costs, judged = zip(*[row[FIGURES] for row in group], strict=True)
+    known_marks = [marks for marks in every_marks if marks]
+    return CaseSideFigures(
+        latency_ms=mean([latency for latency in latencies if latency is not None]),
+        run_cost_usd=sum_known(costs),
+        evaluation_cost_usd=sum_known(judged),
+        outcomes=len(known_marks[0]) if known_marks else 0,
+        outcomes_met=sum(set(column) == {MET} for column in zip(*known_marks, strict=False)),
     )
 
 
-def _decide(facts: Sequence[Facts], policy: PolicySpec) -> CaseDecided:
+def _decide(facts: Sequence[Facts], policy: PolicySpec) -> CaseSide:
     """Decide a case (SCORING §8), without words."""
     group = [
         ExecutionRecord("", status, VERDICTS.get(verdict), score, is_forced, VERDICTS.get(reviewed))
@@ -292,13 +243,14 @@ def _decide(facts: Sequence[Facts], policy: PolicySpec) -> CaseDecided:
     machine = reviewed = None
     if any(row.reviewed_verdict is not None and row.is_ended for row in group):
         machine, reviewed = both_verdicts(group, policy)
-    return CaseDecided(
+    return CaseSide(
         verdict=decided,
         mean_score=mean(
             [row.score for row in group if row.score is not None and row.status == SCORED]
         ),
         passed=verdicts.count(Verdict.PASS),
         scored=len(verdicts),
+        executions=len(group),
         state=summary_state(group, decided),
         is_flaky=len(set(verdicts)) > 1,
         machine=machine,
@@ -335,8 +287,8 @@ def measured_scores(side: ComparisonSide) -> MeasuredRun:
     cases have come last.
     """
     root = read_plan(side.run.snapshot).root
-    cases = {key: place for place, key in enumerate(side.records.groups)}
-    places = {row[1]: cases[key] for key, group in side.records.groups.items() for row in group}
+    cases = {key: place for place, key in enumerate(side.groups)}
+    places = {row[1]: place for place, group in enumerate(side.groups.values()) for row in group}
     figures: dict[MeasuredFigure, Measured] = {}
     for kind in _kinds(side.run, root):
         for figure, name, at, values in _part_scores(side.run, kind, places):

@@ -7,7 +7,7 @@ import pytest
 
 from evaluators.scoring.numbers import mean
 from runs.compare.evidence import EVALUATOR, MeasuredFigure
-from runs.compare.sides import ComparisonSide, measured_scores, read_records
+from runs.compare.sides import ComparisonSide, measured_scores, read_executions
 from runs.engine.plan import OUTCOMES_PATH
 from runs.models.runs import Run
 from runs.models.stored import pack_leaf_scores
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 def read_side(run: Run) -> ComparisonSide:
     """Return a run as one side of a comparison."""
-    return ComparisonSide(run, *read_records(run), cases={})
+    return ComparisonSide(run, *read_executions(run)[1], cases={})
 
 
 def test_the_outcomes_judged_beside_a_tree_are_called_what_pages_call_them():
