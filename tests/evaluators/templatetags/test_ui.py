@@ -14,7 +14,7 @@ from django.test import RequestFactory
 from django.utils import timezone
 
 from evaluators.templatetags import figures
-from evaluators.templatetags.ui import TextPart, diff_line
+from evaluators.templatetags.ui import TextPart, diff_line, difference
 from tests.support.white_space import collapse_white_space
 
 NOW = datetime(2026, 5, 12, 9, 11, tzinfo=UTC)
@@ -598,6 +598,25 @@ def test_a_text_is_cut_whatever_it_is_made_of() -> None:
     assert render(template, text="cafe\u0301!") == "café!"
     marks = "\u0301" * 400_000 + "\u0323" * 400_000
     assert len(render(template, text=f"refund{marks} of a parcel")) < 40
+
+
+@pytest.mark.parametrize(
+    ("expected", "output", "lacks", "adds"),
+    [
+        ("Your refund of $30", "Your refund of $25", ["30"], ["25"]),
+        ("same", "same", [], []),
+        ("", "new", [], ["new"]),
+        # Signs that repeat, as many as a score keeps.
+        ("!" * 2_000, "!#" * 1_000, ["!" * 1_000], ["#"] * 1_000),
+    ],
+)
+def test_an_answer_is_compared_word_by_word(
+    expected: str, output: str, lacks: list[str], adds: list[str]
+) -> None:
+    shown = difference({"expected": expected, "output": output})
+    for parts, whole, changed in ((shown.expected, expected, lacks), (shown.output, output, adds)):
+        assert "".join(part.text for part in parts) == whole
+        assert "".join(part.text for part in parts if part.is_changed) == "".join(changed)
 
 
 @pytest.mark.parametrize(
