@@ -20,7 +20,7 @@ def section(title: str) -> str:
 
 
 def test_the_map_of_the_readme_shows_the_folders_and_modules_there_are() -> None:
-    [block] = re.findall(r"```\n(.*?)```", section("The house"), flags=re.DOTALL)
+    [block] = re.findall(r"```\n(.*?)```", section("The map of the code"), flags=re.DOTALL)
     folder, named = "", set()
     for line in block.splitlines():
         paths = list(takewhile(lambda word: word.endswith(("/", ".py")), line.split()))
@@ -40,7 +40,7 @@ def test_the_map_of_the_readme_shows_the_folders_and_modules_there_are() -> None
 
 def test_every_module_that_the_flows_of_the_readme_name_exists() -> None:
     named = re.findall(
-        r"`([\w/<>.]+\.py)`", section("Four flows") + section("Adding a kind, a field or a chart")
+        r"`([\w/<>.]+\.py)`", section("Six flows") + section("Adding a kind, a field or a chart")
     )
     paths = [path for path in named if "<kind>" not in path]
     # A name without a folder is a module of the folder named before it.
