@@ -16,7 +16,8 @@ from typing import Any, TypeGuard
 from evaluators.kinds._base import Context, Message, Step
 from evaluators.kinds._json_paths import PathError, follow, parse_path
 
-VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+# No white space is tried twice: a text with much of it after an open {{ would take cubic time.
+VARIABLE = re.compile(r"\{\{\s*+((?:[^{}\s]++|\s++(?!\}\}))*+)\s*+\}\}")
 METADATA = "metadata"
 METADATA_NAME = re.compile(METADATA + r"(?:[.\[]|\Z)")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaluators.kinds._base import CaseFacts, Message
-from evaluators.kinds._prompts import VariableError
+from evaluators.kinds._prompts import VARIABLE, VariableError, variables_in
 from runs.target_kinds import http
 from runs.target_kinds.http import fill_template, fill_url, refuse_long, template_problem
 
@@ -87,3 +87,12 @@ def test_a_wrong_variable_is_refused_where_it_stands(template: Any, words: str) 
 def test_good_templates_have_no_problem() -> None:
     good = {"a": ["{{input}}", {"b": "{{messages}}"}], "c": None, "d": "{ {input} }"}
     assert template_problem(good) == ""
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "\n", "\u3000"])
+def test_white_space_in_braces_is_no_part_of_a_name(space: str) -> None:
+    much = space * 100_000
+    opened = "{{" + much
+    text = f"{opened}a {opened}b{much}c{much}}}}} {opened}}}}} {{{{d}}}} {opened}"
+    assert variables_in(text) == (f"b{much}c", "", "d")
+    assert VARIABLE.sub("", text) == f"{opened}a    {opened}"
