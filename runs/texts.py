@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any
 
 from evaluators.templatetags.ui import as_text
@@ -65,8 +64,8 @@ def _cut(value: Any) -> Any:
 MAX_TEXT_LENGTH = 6_000
 MAX_LINE_WORDS = 400
 LONG_VALUE = 40
-MIN_ALIKE = 0.3
-MIN_ALIKE_TEXTS = 0.5
+MIN_ALIKE = 0.2
+MIN_ALIKE_TEXTS = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +90,11 @@ def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
         return None
     old, new = _lines(expected), _lines(output)
     lines: list[DiffLine] = []
-    for action, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if action == "equal":
-            lines += [_whole("same", line) for line in old[i1:i2]]
+    for is_changed, before, after in _blocks(old, new):
+        if is_changed:
+            lines += _changed(before, after)
         else:
-            lines += _changed(old[i1:i2], new[j1:j2])
+            lines += [_whole("same", line) for line in before]
     return tuple(lines)
 
 
@@ -117,7 +116,8 @@ class ChangedValueRow:
 
 def _are_alike(expected: str, output: str) -> bool:
     """Tell whether the texts share enough words for their differences to be readable."""
-    return SequenceMatcher(None, _words(expected), _words(output)).ratio() >= MIN_ALIKE_TEXTS
+    old, new = _words(expected), _words(output)
+    return _ratio(old, new) >= MIN_ALIKE_TEXTS
 
 
 def _lines(text: str) -> list[str]:
@@ -136,15 +136,13 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> list[DiffLine]:
 
 def _pair(before: str, after: str) -> list[DiffLine]:
     old, new = _words(before), _words(after)
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
     too_long = max(len(old), len(new)) > MAX_LINE_WORDS
-    if too_long or matcher.ratio() < MIN_ALIKE:
+    if too_long or _ratio(old, new) < MIN_ALIKE:
         return [_whole("bad", before), _whole("good", after)]
     left, right = [], []
-    for action, i1, i2, j1, j2 in matcher.get_opcodes():
-        is_changed = action != "equal"
-        left.append(TextPiece("".join(old[i1:i2]), is_changed))
-        right.append(TextPiece("".join(new[j1:j2]), is_changed))
+    for is_changed, old_part, new_part in _blocks(old, new):
+        left.append(TextPiece("".join(old_part), is_changed))
+        right.append(TextPiece("".join(new_part), is_changed))
     return [DiffLine("bad", _kept(left)), DiffLine("good", _kept(right))]
 
 
@@ -158,3 +156,25 @@ def _whole(tone: str, line: str) -> DiffLine:
 
 def _words(line: str) -> list[str]:
     return re.findall(r"\s+|\w+|[^\w\s]", line)
+
+
+def _ratio(old: Sequence[str], new: Sequence[str]) -> float:
+    """Return which share of the words of both is in both, in the same order."""
+    first, second = ([word for word in words if not word.isspace()] for words in (old, new))
+    shared = sum(len(part) for is_changed, part, _ in _blocks(first, second) if not is_changed)
+    return 2 * shared / (len(first) + len(second) or 1)
+
+
+def _blocks(
+    old: Sequence[str], new: Sequence[str]
+) -> Iterator[tuple[bool, Sequence[str], Sequence[str]]]:
+    """Yield whether a block is changed, and its parts of both; the parts are the same where it is not."""
+    # Its library takes 50 ms to load, which few pages need. difflib takes cubic time where a part repeats.
+    from rapidfuzz.distance import Indel
+
+    steps = Indel.opcodes(old, new)
+    for is_changed, block in groupby(steps, lambda step: step.tag != "equal"):
+        parts = [*block]
+        first, last = parts[0], parts[-1]
+        old_part = old[first.src_start : last.src_end]
+        yield is_changed, old_part, new[first.dest_start : last.dest_end]

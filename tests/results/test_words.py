@@ -47,6 +47,13 @@ def test_a_difference_is_told_by_lines_and_words(
     assert [(line.tone, [(p.text, p.is_changed) for p in line.pieces]) for line in found] == lines
 
 
+def test_long_texts_of_repeated_lines_are_compared_line_by_line() -> None:
+    expected, output = "a\n" * 1_400 + "b", "c\n" + "a\n" * 1_400
+    found = text_diff(expected, output)
+    assert found is not None
+    assert [line.tone for line in found] == ["good", *["same"] * 1_400, "bad"]
+
+
 @pytest.mark.parametrize("output", ["nothing in common here", "x" * 10_000])
 def test_texts_too_unlike_or_too_long_stand_side_by_side(output: str) -> None:
     assert text_diff("The tent was damaged on arrival", output) is None
