@@ -202,6 +202,7 @@ urlpatterns = [
     path("suites/<slug:slug>/runs/new/estimate/", running.run_estimate, name="run-estimate"),
     path("suites/<slug:slug>/runs/new/cases/", running.run_cases, name="run-cases"),
     path("runs/new/", running.run_start_any, name="run-start-any"),
+    path("runs/judge-again/", running.runs_judge_again, name="runs-judge-again"),
     path("compare/", compare.compare, name="compare"),
     path("compare/breakdown/", compare.compare_breakdown, name="compare-breakdown"),
     path("compare/display/", compare.compare_display, name="compare-display"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -14,6 +14,7 @@ from evaluators.model_calls.models import Prices
 from evaluators.models import ZERO_USD
 from evaluators.templatetags.figures import counted, money, thousands
 from runs.models.results import ANSWERED, CallPurpose, ModelCall
+from runs.models.runs import Run
 from runs.running.judging_plan import EvaluatorPlan, JudgingPlan
 
 NO_CALLS = "no judge call in the source to go by"
@@ -90,6 +91,41 @@ def estimate_judging(judging: JudgingPlan) -> JudgingEstimate:
         duration_ms=None if duration is None else duration / judging.concurrency,
         basis=basis if judging.calls else "",
         reason=reason,
+    )
+
+
+def combine_estimates(estimates: Sequence[tuple[Run, JudgingEstimate]]) -> JudgingEstimate:
+    """Return what judging several runs again would do in all, one after the other; texts name their run."""
+    judges: Counter[str] = Counter()
+    evaluators: dict[str, EvaluatorPlan] = {}
+    texts: dict[str, list[str]] = {"left_out": [], "warnings": []}
+    for run, estimate in estimates:
+        judges.update(dict(estimate.judges))
+        for name, found in texts.items():
+            found += (f"Run {run}: {text}" for text in getattr(estimate, name))
+        for one in estimate.evaluators:
+            whole = evaluators.setdefault(one.path, EvaluatorPlan(one.path))
+            whole.kept += one.kept
+            whole.judged += one.judged
+            whole.unscored |= one.unscored
+            whole.calls += one.calls
+    every = [estimate for _, estimate in estimates]
+    costs, durations = [one.cost_usd for one in every], [one.duration_ms for one in every]
+    unknown = (f"run {run}: {one.reason}" for run, one in estimates if one.cost_usd is None)
+    return JudgingEstimate(
+        results=sum(one.results for one in every),
+        total=sum(one.total for one in every),
+        scores=sum(one.scores for one in every),
+        kept=sum(one.kept for one in every),
+        calls=judges.total(),
+        judges=tuple(judges.most_common()),
+        evaluators=tuple(evaluators.values()),
+        left_out=tuple(texts["left_out"]),
+        warnings=tuple(texts["warnings"]),
+        cost_usd=None if None in costs else sum((usd or ZERO_USD for usd in costs), ZERO_USD),
+        duration_ms=None if None in durations else sum(ms or 0.0 for ms in durations),
+        basis="from the judge calls of each run" if judges else "",
+        reason=next(unknown, ""),
     )
 
 

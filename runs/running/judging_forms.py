@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -26,8 +28,8 @@ from runs.models.suites import SuiteDraft
 from runs.requests import BudgetField, find_problem
 from runs.running.baselines import baseline_choices, baseline_run
 from runs.running.judging_again import judge_again
-from runs.running.judging_estimate import JudgingEstimate, estimate_judging
-from runs.running.judging_plan import JudgingRequest, plan_judging
+from runs.running.judging_estimate import JudgingEstimate, combine_estimates, estimate_judging
+from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest, plan_judging
 from runs.running.measuring import (
     MAX_TIMES,
     USUAL_RESULTS,
@@ -44,8 +46,17 @@ MAX_VERSIONS = 20
 MAX_NOTE_LENGTH = 200
 
 
+@dataclass(frozen=True, slots=True)
+class SourceEstimate:
+    """One of the runs whose outputs are judged again, with its estimate, or the reason why it cannot be judged."""
+
+    run: Run
+    estimate: JudgingEstimate | None
+    problem: str = ""
+
+
 class JudgeAgainForm(SelectionForm):
-    """All results of a run, its ticked rows or those of a filter, and what judges them."""
+    """All results of runs of one suite, or the ticked rows of a run or those of a filter, and what judges them."""
 
     rules = forms.ChoiceField(label="Judge by", help_text="Evaluators, thresholds and cases")
     judge = forms.ModelChoiceField(
@@ -83,13 +94,13 @@ class JudgeAgainForm(SelectionForm):
     choosing: tuple[str, ...] = ("whole", "case", "everything")
     names: tuple[str, ...] = ("whole", *SelectionForm.names)
 
-    def __init__(self, run: Run, data: QueryDict, *, member: User) -> None:
+    def __init__(self, runs: Sequence[Run], data: QueryDict, *, member: User) -> None:
         """Offer the suite as it is, the member's draft and earlier versions."""
-        filled = data.copy()
+        run, filled = runs[0], data.copy()
         filled.setdefault("rules", f"v{run.suite.version}")
         filled.setdefault("form_key", secrets.token_urlsafe(16))
         super().__init__(run, filled)
-        self.member = member
+        self.runs, self.member = runs, member
         suite = run.suite
         self.draft = SuiteDraft.objects.filter(suite=suite, author=member).first()
         now = f"v{suite.version}"
@@ -101,13 +112,20 @@ class JudgeAgainForm(SelectionForm):
         choices += [(f"v{number}", f"v{number}") for number in numbers]
         if self.needs_baseline:
             usual = run.snapshot.get(BASELINE)
-            self.fields["baseline"].choices = baseline_choices(suite, usual)  # type: ignore[attr-defined]  # as below
+            baselines = baseline_choices(suite, usual)
+            if any(one.snapshot.get(BASELINE) != usual for one in runs):
+                baselines[0] = ("", "As before, each its own")
+            self.fields["baseline"].choices = baselines  # type: ignore[attr-defined]  # as below
         self.fields["rules"].choices = choices  # type: ignore[attr-defined]  # a ChoiceField
+        if len(runs) > 1:
+            self.fields["budget"].label = "Budget per run"
+            self.fields["note"].help_text = "Of each run, and the name of their campaign"
 
     @cached_property
     def needs_baseline(self) -> bool:
         """Tell whether an evaluator that could judge compares outputs with a baseline's."""
-        trees = [read_plan(self.run.snapshot).root, self.run.suite.spec.evaluators]
+        trees = [read_plan(run.snapshot).root for run in self.runs]
+        trees.append(self.run.suite.spec.evaluators)
         if self.draft is not None:
             trees.append(EvaluatorSpec.model_validate(self.draft.content["evaluators"]))
         return any(baseline_paths(tree, all_kinds()) for tree in trees)
@@ -115,7 +133,15 @@ class JudgeAgainForm(SelectionForm):
     @property
     def action(self) -> str:
         """Return the address of the form."""
+        if len(self.runs) > 1:
+            return reverse("runs:runs-judge-again")
         return reverse("runs:run-judge-again", args=(self.run.suite.slug, self.run.number))
+
+    @property
+    def carried(self) -> list[tuple[str, str]]:
+        """Return the fields that name the results, and the runs where there are several."""
+        names = [("run", f"{self.run.suite.slug}:{run.number}") for run in self.runs]
+        return [*super().carried, *(names if len(names) > 1 else ())]
 
     @property
     def submit_label(self) -> str:
@@ -147,23 +173,37 @@ class JudgeAgainForm(SelectionForm):
         return find_problem(self, lambda: self.estimate)
 
     @cached_property
-    def estimate(self) -> JudgingEstimate:
-        """Return what a valid form would do and cost; raises DomainError."""
-        return estimate_judging(plan_judging(self.run, self._request(), self.member))
+    def sources(self) -> list[SourceEstimate]:
+        """Return what a valid form would do with each run and cost, or why it cannot be judged."""
+        sources = []
+        for run in self.runs:
+            try:
+                plan = plan_judging(run, self._request(), self.member)
+                sources.append(SourceEstimate(run, estimate_judging(plan)))
+            except DomainError as refusal:
+                sources.append(SourceEstimate(run, None, str(refusal)))
+        return sources
 
-    def start(self) -> Run | None:
-        """Start the run of a valid form; None when refused, with the reason in the errors."""
+    @cached_property
+    def estimate(self) -> JudgingEstimate:
+        """Return what a valid form would do and cost in all; raises CannotJudgeAgainError."""
+        if problems := dict.fromkeys(one.problem for one in self.sources if one.problem):
+            raise CannotJudgeAgainError(" ".join(problems))
+        found = [(one.run, one.estimate) for one in self.sources if one.estimate]
+        return found[0][1] if len(found) == 1 else combine_estimates(found)
+
+    def start(self) -> list[Run]:
+        """Start a run for each of a valid form; none when refused, with the reason in the errors."""
         try:
-            [run] = judge_again(
-                [self.run],
+            return judge_again(
+                self.runs,
                 self._request(),
                 by=self.member,
                 form_key=self.cleaned_data["form_key"],
             )
         except DomainError as refusal:
             self.add_error(None, str(refusal))
-            return None
-        return run
+            return []
 
     def _request(self) -> JudgingRequest:
         chosen: dict[str, Any] = self.cleaned_data

@@ -22,6 +22,7 @@ from runs.requests import (
     REFUSED,
     MemberRequest,
     form_data,
+    get_named_run_or_404,
     get_run_or_404,
     get_suite_or_404,
     may_start,
@@ -41,6 +42,8 @@ from runs.running.retrying import stop_run
 
 # Servers accept 64 kB for the address together with cookies and other headers.
 MAX_ADDRESS_LENGTH = 30_000
+# Every one is planned anew with each change of the form.
+MAX_JUDGED_RUNS = 20
 
 
 @require_safe
@@ -231,13 +234,38 @@ def run_judge_again(request: MemberRequest, slug: str, number: int) -> HttpRespo
     """
     run = get_run_or_404(slug, number)
     data = request.POST if request.method == "POST" else request.GET or QueryDict("whole=on")
-    form = JudgeAgainForm(run, data, member=request.user)
-    context = {"form": form, "run": run, "suite": run.suite}
+    return _judge_again(request, [run], data)
+
+
+@shows_and_takes
+@may_start
+def runs_judge_again(request: MemberRequest) -> HttpResponse:
+    """Show what judging the outputs of several runs of one suite again would do, or start it.
+
+    The address names the runs, as the list of runs with its ticks does; the form names the one to leave out.
+    """
+    data = (form_data(request) or request.GET).copy()
+    data["whole"] = "on"
+    left_out = data.get("leave_out")
+    names = [name for name in dict.fromkeys(data.getlist("run")) if name != left_out]
+    runs = [get_named_run_or_404(name) for name in names[: MAX_JUDGED_RUNS + 1]]
+    if not 1 <= len(runs) <= MAX_JUDGED_RUNS or len({run.suite_id for run in runs}) > 1:
+        messages.error(
+            request, f"Tick 1 to {MAX_JUDGED_RUNS} runs of one suite to judge them again."
+        )
+        return redirect("runs:run-list")
+    return _judge_again(request, runs, data)
+
+
+def _judge_again(request: MemberRequest, runs: list[Run], data: QueryDict) -> HttpResponse:
+    form = JudgeAgainForm(runs, data, member=request.user)
+    context = {"form": form, "run": runs[0], "suite": runs[0].suite}
     if "estimate" in request.GET:
         return render(request, "running/_judging_estimate.html", context)
-    is_sent = request.method == "POST" and "sure" in data and "preview" not in data
-    if is_sent and form.is_valid() and (started := form.start()) is not None:
-        return redirect("runs:run", slug, started.number)
+    is_preview = request.method != "POST" or bool({"preview", "leave_out"} & data.keys())
+    is_sent = "sure" in data and not is_preview
+    if is_sent and form.is_valid() and (started := form.start()):
+        return _started(started)
     status = REFUSED if request.method == "POST" and form.errors else 200
     return render(request, "running/judge_again.html", context, status=status)
 

@@ -268,7 +268,7 @@ def test_a_run_is_held_against_the_baseline_or_the_completed_run_before_it(clien
 
 def test_two_runs_are_ticked_in_the_list(client, runs):
     page = client.get("/runs/").content.decode()
-    assert f'name="run" value="support:{runs[0].number}" form="compare-runs"' in page
+    assert f'name="run" value="support:{runs[0].number}" form="ticked-runs"' in page
     words = [f"support:{run.number}" for run in runs]
     assert client.get(f"/compare/?run={words[1]}&run={words[0]}")["Location"] == address(runs)
     one = client.get(f"/compare/?run={words[1]}", follow=True)

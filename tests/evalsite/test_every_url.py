@@ -289,6 +289,7 @@ PAGES: Mapping[str, Page] = {
     "runs:run-retry": form("editor", RUN),
     "runs:run-judge-again": form("editor", RUN),
     "runs:run-measure-judge": form("editor", RUN),
+    "runs:runs-judge-again": Page("editor", get=MOVED, post=MOVED),
     "runs:run-chosen": action("editor", RUN),
     "runs:run-reviews": Page("reviewer", get=NOT_ALLOWED, post=REFUSED, place=RUN),
     "runs:run-tags": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),

@@ -11,13 +11,16 @@ from django.utils import timezone
 
 from runs.documents import DetailLevel
 from runs.execution.run_worker import work_on_run
-from runs.models.runs import Run
+from runs.models.runs import Campaign, Run
+from runs.running.judging_again import judge_again
+from runs.running.judging_plan import JudgingRequest
 from runs.sharing.frozen import shared_run
 from runs.suites.drafts import get_draft
 from tests.support.factories import make_user
 from tests.support.members import make_client
 from tests.support.scored_runs import CHECK, EXACT, finished_run
 from tests.support.trees import tree
+from tests.support.white_space import text_of
 
 NEW = {**CHECK, "name": "new", "config": {"operator": "contains", "value": "way"}}
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,6 +72,54 @@ def test_the_page_says_what_is_kept_judged_and_left_out_and_starts_exactly_that(
     assert (
         "Run #2 judges the outputs of run #1 again. Delete run #2 first." in held.content.decode()
     )
+
+
+def test_several_runs_are_judged_again_together_each_as_a_run_of_its_own() -> None:
+    source, mira = finished_run(), make_user(name="mira")
+    client, slug = make_client(mira), source.suite.slug
+    [second] = judge_again([source], JudgingRequest(), by=mira)
+    work_on_run(second.pk)
+    [waiting] = judge_again([source], JudgingRequest(), by=mira)
+    place = reverse("runs:runs-judge-again")
+    listed = client.get(reverse("runs:run-list")).content.decode()
+    assert f'form="ticked-runs" formaction="{place}"' in listed
+    names = [f"{slug}:{run.number}" for run in (source, second, waiting)]
+    page = text_of(client.get(place, {"run": names}))
+    assert "This cannot be started. Run #3 is still running." in page
+    assert f"#3 {source.target_name} cannot be judged" in page
+
+    # It is left out, and what was filled in stays.
+    filled = {"run": names, "rules": "v1", "ask_again": "on", "note": "both", "form_key": "k"}
+    answer = client.post(place, filled | {"sure": "1", "leave_out": names[2]})
+    page = text_of(answer)
+    assert (answer.status_code, Run.objects.count()) == (200, 3)
+    assert 'value="both"' in answer.content.decode()
+    assert "Results 8 of 9" in page
+    assert "Run #1: 1 of 5 results is left out, because no output is stored: C-4." in page
+    assert f"#1 {source.target_name} 4 of 5 0 $0" in page
+    assert f"#2 {source.target_name} 4 of 4 0 $0" in page
+    assert "Judge 8 results again" in page
+
+    # The newest run ended meanwhile, so a stale page may still name it; nothing starts for runs that cannot.
+    sent = filled | {"sure": "1"}
+    answer = client.post(place, sent)
+    assert (answer.status_code, Run.objects.count()) == (422, 3)
+    assert "Run #3 is still running" in text_of(answer)
+    for _ in range(2):
+        answer = client.post(place, sent | {"run": names[:2]})
+        campaign = Campaign.objects.get()
+        assert answer["Location"] == reverse("runs:campaign", args=(campaign.pk,))
+    started = campaign.runs.order_by("number")
+    assert [run.source_run for run in started] == [source, second]
+    assert (campaign.name, {run.note for run in started}) == ("both", {"both"})
+
+    # One run has its own page, and runs of several suites have none.
+    alone = client.get(place, {"run": names[0]}).content.decode()
+    assert f'action="{reverse("runs:run-judge-again", args=(slug, 1))}"' in alone
+    other = finished_run(suite_facts={"slug": "other"})
+    for chosen in ([], [*names[:2], f"{other.suite.slug}:1"]):
+        answer = client.get(place, {"run": chosen}, follow=True)
+        assert "Tick 1 to 20 runs of one suite to judge them again." in text_of(answer)
 
 
 def test_ticked_results_and_those_of_a_filter_are_judged_alone(editor_client: Client) -> None:
