@@ -270,7 +270,9 @@ class JudgeChoiceDoc(Document):
     state: str
     """clear, unclear or too few."""
     decided: int
-    """How many results every judge scored and people decided."""
+    """How many results people decided and every judge scored that is not left out."""
+    left_out: list[int]
+    """The runs that are not compared, because they scored too few of the results that the others share."""
     best: int | None
     """The run whose judge agrees best with people; null with too few decisions."""
     alike: list[int]
@@ -321,6 +323,7 @@ def _judged_evaluator(
             sentence=conclusion_text(choice, rows),
             state=choice.state,
             decided=choice.decided,
+            left_out=list(choice.left_out),
             best=choice.best,
             alike=list(choice.alike),
             p=choice.p,

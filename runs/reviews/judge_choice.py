@@ -10,7 +10,7 @@ from itertools import combinations
 
 from evaluators.scoring.intervals import bootstrap_interval
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.significance import Evidence, evidence, holm
+from evaluators.scoring.significance import MIN_CASES, Evidence, evidence, holm
 from runs.reviews.agreement import FEWEST, JudgeAgreement, Pair, measure_agreement
 
 
@@ -127,11 +127,12 @@ TOO_FEW, UNCLEAR, CLEAR = "too few", "unclear", "clear"
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoice:
-    """Which judging agrees best with people, over the `decided` outputs that every one scored.
+    """Which judging agrees best with people, over the `decided` outputs that every one of those compared scored.
 
-    `right` counts by judging on how many of them it gave people's verdict. It is `clear` where the best agrees more
-    than every other by a test, `unclear` where it does not; then `alike` are those that may be as good, of which
-    `cheapest` costs least. `p` is the highest corrected p of the best against another, None without a test.
+    Those in `left_out` scored too few of them to be compared. `right` counts by judging on how many it gave people's
+    verdict. It is `clear` where the best agrees more than every other by a test, `unclear` where it does not; then
+    `alike` are those that may be as good, of which `cheapest` costs least. `p` is the highest corrected p of the best
+    against another, None without a test.
     """
 
     state: str
@@ -141,6 +142,7 @@ class JudgeChoice:
     alike: tuple[int, ...] = ()
     cheapest: int | None = None
     p: float | None = None
+    left_out: tuple[int, ...] = ()
 
 
 def choose_judge(
@@ -153,15 +155,14 @@ def choose_judge(
     """Say which judging to use.
 
     Each pair is compared on the same decided outputs by exact McNemar tests over cases, by sign flips where a case
-    has several outputs, and all p are corrected together by Holm (`evaluators.scoring.significance`).
+    has several outputs, and all p are corrected together by Holm (`evaluators.scoring.significance`). Where all
+    judgings share too few outputs, those are left out without which the others share most.
     """
-    shared = [
-        output
-        for output in outputs
-        if output.person and all(key in output.opinions for key in keys)
-    ]
+    every, keys = keys, comparable_judgings(outputs, keys)
+    shared = shared_decisions(outputs, keys)
     right = {key: sum(gives_peoples_verdict(output, key) for output in shared) for key in keys}
-    choice = JudgeChoice(TOO_FEW, len(shared), right)
+    left_out = tuple(key for key in every if key not in keys)
+    choice = JudgeChoice(TOO_FEW, len(shared), right, left_out=left_out)
     if len(shared) < FEWEST or len(keys) < 2:
         return choice
     pairs = list(combinations(keys, 2))
@@ -187,6 +188,33 @@ def choose_judge(
     if len(alike) == 1:
         return replace(found, state=CLEAR)
     return replace(found, state=UNCLEAR, cheapest=cheapest)
+
+
+def shared_decisions(outputs: Sequence[JudgedOutput], keys: Sequence[int]) -> list[JudgedOutput]:
+    """Return the outputs that people decided and every judging scored."""
+    return [
+        output
+        for output in outputs
+        if output.person and all(key in output.opinions for key in keys)
+    ]
+
+
+def comparable_judgings(outputs: Sequence[JudgedOutput], keys: Sequence[int]) -> Sequence[int]:
+    """Return the judgings that share enough decided outputs for a choice; all where no two do.
+
+    While they are too few, the judging goes without which the others share most, of equals the newest.
+    """
+    kept = list(keys)
+    while len(kept) >= 2:
+        shared = shared_decisions(outputs, kept)
+        if len(shared) >= FEWEST and len({output.case for output in shared}) >= MIN_CASES:
+            return kept
+        _, going = max(
+            (len(shared_decisions(outputs, [one for one in kept if one != key])), key)
+            for key in kept
+        )
+        kept.remove(going)
+    return keys
 
 
 def gives_peoples_verdict(output: JudgedOutput, key: int) -> bool:

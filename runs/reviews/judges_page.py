@@ -250,12 +250,17 @@ def conclusion_text(choice: JudgeChoice, rows: Sequence[JudgingRow]) -> str:
             f"scored, {needed}."
         )
     best = by_number[choice.best]
+    few = ""
+    if choice.left_out:
+        names = " and ".join(by_number[key].label for key in choice.left_out)
+        them = "it" if len(choice.left_out) == 1 else "them"
+        few = f" Too few of these results were scored by {names} to compare {them}."
     share = pct(choice.right[choice.best] / choice.decided)
     p = p_value(choice.p)
     if choice.state == CLEAR:
         return (
             f"Use {best.label}: it agrees with people on {share} of {counted(choice.decided, 'result')}, more than "
-            f"every other judge ({p})."
+            f"every other judge ({p}).{few}"
         )
     *others, last = (by_number[key].label for key in choice.alike)
     names = f"{', '.join(others)} and {last}"
@@ -264,9 +269,9 @@ def conclusion_text(choice: JudgeChoice, rows: Sequence[JudgingRow]) -> str:
         f"decided ({p})"
     )
     if choice.cheapest is None:
-        return f"{text}."
+        return f"{text}.{few}"
     cheapest = by_number[choice.cheapest]
-    return f"{text}; {cheapest.label} costs least, {money(cheapest.cost.usd_per_result)} a result."
+    return f"{text}; {cheapest.label} costs least, {money(cheapest.cost.usd_per_result)} a result.{few}"
 
 
 JUDGES_COLUMNS = (

@@ -43,6 +43,18 @@ SECOND = "1" * 23 + "0"
 THIRD = "1" * 13 + "0" + "1" * 8 + "00"
 
 
+def rows_of(outputs: Sequence[JudgedOutput], *keys: int) -> list[JudgingRow]:
+    return [
+        JudgingRow(
+            Judging(key, 1, "juno", is_first=key == 1),
+            "juno",
+            measure_judging(outputs, key, 1, seed=1),
+            JudgingCost(),
+        )
+        for key in keys
+    ]
+
+
 def choose(outputs: Sequence[JudgedOutput], *keys: int) -> JudgeChoice:
     return choose_judge(outputs, keys, COSTS, seed=1)
 
@@ -79,20 +91,48 @@ def test_too_few_decisions_choose_nothing() -> None:
     of_six = outputs_of(FIRST, SECOND, repetitions=4)
     choice = choose(of_six, 1, 2)
     assert choice.state == "too few"
-    rows = [
-        JudgingRow(
-            Judging(key, 1, "juno", is_first=key == 1),
-            "juno",
-            measure_judging(of_six, key, 1, seed=1),
-            JudgingCost(),
-        )
-        for key in (1, 2)
-    ]
-    assert conclusion_text(choice, rows) == (
+    assert conclusion_text(choice, rows_of(of_six, 1, 2)) == (
         "The evidence does not suffice: people decided 24 results that every judge scored, but of fewer than 10 cases."
     )
     assert choose(outputs, 1).state == "too few"
     assert choose([], 1, 2).decided == 0
+
+
+def test_a_judge_of_a_few_results_is_left_out_of_the_choice_by_name() -> None:
+    outputs = outputs_of(FIRST, SECOND, THIRD)
+    few = [
+        JudgedOutput(
+            one.case,
+            {key: opinion for key, opinion in one.opinions.items() if key != 3 or place < 3},
+            one.person,
+        )
+        for place, one in enumerate(outputs)
+    ]
+    found = choose(few, 1, 2, 3)
+    assert (found.state, found.best, found.decided, found.left_out) == ("clear", 2, 24, (3,))
+    assert found.p == choose(outputs, 1, 2).p
+    assert conclusion_text(found, rows_of(few, 1, 2, 3)) == (
+        "Use juno (#2): it agrees with people on 95.8% of 24 results, more than every other judge (p = 0.004). "
+        "Too few of these results were scored by juno (#3) to compare it."
+    )
+    # Two that share enough stay, though another scored more results that they did not.
+    apart = [
+        JudgedOutput(
+            f"C-{place}",
+            {
+                key: OutputOpinion("pass", 0.9)
+                for key, scored in ((1, place < 25), (2, place >= 25), (3, place < 24))
+                if scored
+            },
+            "pass",
+        )
+        for place in range(60)
+    ]
+    kept = choose(apart, 1, 2, 3)
+    assert (kept.left_out, kept.decided, kept.state) == ((2,), 24, "unclear")
+    # Where no two share enough, all are named as before.
+    none = choose(few[:15], 1, 2, 3)
+    assert (none.state, none.decided, none.left_out) == ("too few", 3, ())
 
 
 def test_bias_and_agreement_of_one_judge() -> None:
