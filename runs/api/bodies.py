@@ -169,7 +169,7 @@ class RulesBody(Body):
     required: dict[str, bool | float] = {}
     """Whether evaluators are required, by path; a number is the score they must reach, 0 to 1."""
     samples: Annotated[int, Field(ge=1)] | None = None
-    """How often each judge is asked for a score; null as in the suite."""
+    """How often each judge is asked for a score; null as in the suite. Evaluators that cases define keep their own."""
     metrics: dict[str, dict[str, float | None]] = {}
     """The weights of a metrics judge's metrics, by its path and their keys; null leaves one out."""
 

@@ -42,7 +42,8 @@ def add_run_options(parser: ArgumentParser) -> None:
         "--samples",
         type=int,
         metavar="N",
-        help="Judge calls for each score in this run; default: as in the suite.",
+        help="Judge calls for each score in this run; default: as in the suite. Evaluators that cases define keep "
+        "their own.",
     )
     parser.add_argument(
         "--baseline",

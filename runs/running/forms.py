@@ -628,7 +628,8 @@ class StartRunForm(CaseChoiceForm):
         required=False,
         min_value=1,
         max_value=MAX_SAMPLES,
-        help_text="Judge calls per score. Leave empty to use the suite's setting.",
+        help_text="Judge calls per score. Leave empty to use the suite's setting. Evaluators that cases define "
+        "keep their own.",
     )
     budget = BudgetField(
         label="Budget per run",

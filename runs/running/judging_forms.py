@@ -69,7 +69,8 @@ class JudgeAgainForm(SelectionForm):
         required=False,
         min_value=1,
         max_value=MAX_SAMPLES,
-        help_text="Judge calls per score. Leave empty to use the suite's setting.",
+        help_text="Judge calls per score. Leave empty to use the suite's setting. Evaluators that cases define "
+        "keep their own.",
     )
     ask_again = forms.BooleanField(
         label="Ask judges again",

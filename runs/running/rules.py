@@ -36,8 +36,8 @@ class RunRules:
     """The rules that a run changes; everything else stays as in the suite.
 
     `policy` has fields of PolicySpec by name. `weights`, `required` and `metrics` have the values of
-    SetWeight, Require and ChooseMetrics by path. `samples` is how often every judge is asked, None as in
-    the suite.
+    SetWeight, Require and ChooseMetrics by path. `samples` is how often every judge of the suite's tree is asked,
+    None as in the suite; evaluators that cases define keep their own.
     """
 
     policy: Mapping[str, Any] = field(default_factory=dict)

@@ -99,6 +99,7 @@ def test_several_runs_are_judged_again_together_each_as_a_run_of_its_own() -> No
     assert f"#1 {source.target_name} 4 of 5 0 $0" in page
     assert f"#2 {source.target_name} 4 of 4 0 $0" in page
     assert "Judge 8 results again" in page
+    assert "Evaluators that cases define keep their own." in page
 
     # The newest run ended meanwhile, so a stale page may still name it; nothing starts for runs that cannot.
     sent = filled | {"sure": "1"}
