@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from django.db.models import Case as Choose
-from django.db.models import Count, F, FloatField, Max, Min, Q, QuerySet, Sum, Value, When
+from django.db.models import Count, F, FloatField, Max, Min, Q, QuerySet, Sum, Value, When, Window
 from django.db.models.functions import Cast, Coalesce, Round
 from django.http import Http404
 from pydantic import Field
@@ -25,7 +25,7 @@ from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.language import MAX_LENGTH, FilterError
 from runs.filters.queries import Hit, hits_by_key, lists_without, matching_keys
 from runs.formats.tables import csv_parts
-from runs.lists import Chip, HeadCell, Key, Keyset, ListQuery, Sort, head_cell, read_run_name
+from runs.lists import Chip, HeadCell, Key, Keyset, ListQuery, Page, Sort, head_cell, read_run_name
 from runs.models.database import among
 from runs.models.results import Result
 from runs.models.run_cases import VERDICTS, RunCase
@@ -232,14 +232,13 @@ def many_runs(query: ManyQuery, size: int = PAGE_SIZE) -> ManyRuns:
         cases = _cases(runs, query)
     except FilterError as error:
         return ManyRuns(query, columns, (), 0, 0, "", error)
-    counts = _counts(runs, query, cases)
-    page = case_order(query.sort).page(_listed(cases, query), query.after, size)
+    page, (total, differing) = _page(runs, query, cases, size)
     return ManyRuns(
         query=query,
         columns=columns,
         rows=_rows(columns, page.rows),
-        total=counts["total"],
-        differing=counts["differing"] or 0,
+        total=total,
+        differing=differing,
         after=page.after,
         without=()
         if page.rows or not query.is_narrowed
@@ -252,16 +251,43 @@ def many_runs(query: ManyQuery, size: int = PAGE_SIZE) -> ManyRuns:
 
 
 # Each page and each order of the same cases tells how many there are.
-COUNTED: RecentValues[Mapping[str, int]] = RecentValues(20)
+COUNTED: RecentValues[tuple[int, int]] = RecentValues(20)
 
 
-def _counts(runs: Sequence[Run], query: ManyQuery, cases: QuerySet[Any, Any]) -> Mapping[str, int]:
-    """Return how many cases the runs have, and how many of these differ; one query, none for what was just counted."""
-    count = partial(cases.aggregate, total=Count("*"), differing=Sum("differs"))
+def _page(
+    runs: Sequence[Run], query: ManyQuery, cases: QuerySet[Any, Any], size: int
+) -> tuple[Page[Any], tuple[int, int]]:
+    """Return a page of the cases, with how many cases the runs have and how many of these differ.
+
+    One query: the first page of all cases counts them too. Another page takes a second, none for what was just counted.
+    """
+    order = case_order(query.sort)
+    versions = frozenset((run.pk, run.results_version) for run in runs)
     # A filter may ask about what is no result, such as a review.
-    if query.text or any(run.is_active for run in runs):
-        return count()
-    return COUNTED.get(frozenset((run.pk, run.results_version) for run in runs), count)
+    is_kept = not query.text and not any(run.is_active for run in runs)
+    is_first = not query.after and not query.differences
+    if is_first and not (is_kept and versions in COUNTED.values):
+        # Of each case: how many there are, and how many differ if it does, or do not.
+        everywhere, alike = Window(Count("*")), Window(Count("*"), partition_by=F("differs"))
+        cases = cases.annotate(total=everywhere, alike=alike)
+        page = order.page(cases, query.after, size)
+        count = partial(_first_counts, page.rows)
+    else:
+        page = order.page(_listed(cases, query), query.after, size)
+        count = partial(_counts, cases)
+    return page, COUNTED.get(versions, count) if is_kept else count()
+
+
+def _first_counts(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    if not rows:
+        return 0, 0
+    first = rows[0]
+    return first["total"], first["alike"] if first["differs"] else first["total"] - first["alike"]
+
+
+def _counts(cases: QuerySet[Any, Any]) -> tuple[int, int]:
+    counts = cases.aggregate(total=Count("*"), differing=Sum("differs"))
+    return counts["total"], counts["differing"] or 0
 
 
 def _listed(cases: QuerySet[Any, Any], query: ManyQuery) -> QuerySet[Any, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from runs.compare.many import COUNTED
 from runs.models.results import ResultOutput
 from runs.models.runs import Run, RunStatus
 from tests.support.factories import (
@@ -81,16 +82,22 @@ def test_a_cursor_of_another_list_is_refused(client, runs):
     assert (other.status_code, [*other.json()["errors"]]) == (400, ["baseline"])
 
 
-def test_a_page_goes_on_after_the_last_case_of_the_one_before(client, runs):
+@pytest.mark.each_database
+def test_a_page_goes_on_after_the_last_case_of_the_one_before_with_the_same_counts(client, runs):
     for sort in ("case", "-case", "difference", "-difference", "1", "-2"):
         whole = client.get(address(runs, "/api/runs/compare/many", sort=sort)).json()
         listed, url = [], address(runs, "/api/runs/compare/many", sort=sort, limit=1)
         while url:
+            COUNTED.values.clear()
             page = client.get(url).json()
+            assert (page["cases_total"], page["cases_differing"]) == (4, 3)
             listed += [case["case"] for case in page["cases"]]
             url = page["next"]
         assert listed == [case["case"] for case in whole["cases"]]
         assert len(listed) == 4
+    for text, counts in (("verdict = fail", (2, 2)), ("C-001", (1, 0)), ("none", (0, 0))):
+        page = client.get(address(runs, "/api/runs/compare/many", filter=text)).json()
+        assert (page["cases_total"], page["cases_differing"]) == counts
 
 
 def test_every_cell_leads_to_its_result_and_says_how_it_changed(client, runs):
