@@ -124,3 +124,13 @@ def test_outputs_are_judged_again_measured_and_an_attempt_is_chosen_by_keyboard(
     press(page, attempts.get_by_role("button", name="Let it count"))
     expect(attempts).to_contain_text("chose it: The first was read by two people")
     expect(page.get_by_text("This attempt counts now.")).to_be_visible()
+
+    # Two runs that are ticked in the list, together.
+    page.goto(f"{live_server.url}/runs/")
+    for number in (2, 1):
+        press(page, page.get_by_label(f"Tick run #{number} of"), "Space")
+    press(page, page.get_by_role("button", name="Judge again"))
+    expect(estimate).to_contain_text("40 of 40")
+    assert violations(page) == []
+    press(page, page.get_by_role("button", name="Judge 40 results again"))
+    page.wait_for_url("**/campaigns/*/")
