@@ -20,6 +20,8 @@ from evaluators.kinds._prompts import reference_path
 from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_PATH_LENGTH = 300
+# File systems take no longer ones.
+MAX_NAME_BYTES = 255
 CACHES = ("node_modules", "__pycache__", "__MACOSX", "venv", "Thumbs.db", "desktop.ini")
 COMPILED = (".pyc", ".pyo")
 MAX_NAMED = 8
@@ -63,8 +65,10 @@ def checked_path(path: str, source: str) -> str:
         raise UnreadableFileError(
             [Problem(f"the path {path[:60]!r} leads out of it; give the files below it", source)]
         )
-    if len(str(pure_path)) > MAX_PATH_LENGTH:
-        message = f"the path {str(pure_path)[:60]}… is longer than {MAX_PATH_LENGTH} characters; shorten its names"
+    longest = max(len(part.encode(errors="surrogatepass")) for part in pure_path.parts)
+    if len(str(pure_path)) > MAX_PATH_LENGTH or longest > MAX_NAME_BYTES:
+        limits = f"{MAX_PATH_LENGTH} characters, or a name in it than {MAX_NAME_BYTES} bytes"
+        message = f"the path {str(pure_path)[:60]}… is longer than {limits}; shorten its names"
         raise UnreadableFileError([Problem(message, source)])
     return str(pure_path)
 
@@ -246,6 +250,10 @@ def _contents(packed: zipfile.ZipFile, name: str, left_out: SkippedFiles) -> dic
                 [Problem(f"contains {path} twice; pack each file once", name)]
             )
         wanted[path] = member
+    folders = {str(folder) for path in wanted for folder in PurePosixPath(path).parents}
+    if both := sorted(folders & wanted.keys()):
+        message = f"contains {both[0]} as a file and as a folder; rename one of them"
+        raise UnreadableFileError([Problem(message, name)])
     _refuse_large_zip(wanted, name)
     return {path: _read(packed, member) for path, member in wanted.items()}
 

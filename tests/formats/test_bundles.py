@@ -93,6 +93,11 @@ def test_hidden_files_and_caches_are_left_out_and_told() -> None:
         ([("a.zip", zipped({"a.md": b""})), ("a.md", BytesIO())], "a.md: was uploaded twice"),
         ([("a.zip", zipped({"a.md": b"", "./a.md": b""}))], "a.zip: contains a.md twice"),
         ([("a.zip", zipped({"x" * 301: b""}))], "longer than 300 characters"),
+        ([("a.zip", zipped({f"a/{'é' * 128}": b""}))], "a name in it than 255 bytes"),
+        (
+            [("a.zip", zipped({"a/b": b"", "a/b/c/d": b""}))],
+            "contains a/b as a file and as a folder",
+        ),
     ],
 )
 def test_what_cannot_be_taken_is_refused_by_name(
