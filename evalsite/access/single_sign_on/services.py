@@ -21,6 +21,7 @@ from evalsite.access.models import MemberIdentity, record_change
 from evalsite.access.roles import Role
 from evalsite.access.sessions import end_sessions
 from evalsite.access.single_sign_on.identity import Identity
+from evaluators.reading.combining import cut_marks
 from evaluators.scoring.types import DomainError
 
 MAX_NAME_LENGTH = 150
@@ -197,7 +198,9 @@ def _follow(member: User, role: Role | None) -> str:
 
 def _free_name(identity: Identity) -> str:
     """Return a user name that nobody has: the one at the provider, with a number if necessary."""
-    name = User.normalize_username(identity.name or identity.email.partition("@")[0])
+    given = identity.name or identity.email.partition("@")[0]
+    # A name of many accents takes very long to normalise.
+    name = User.normalize_username(cut_marks(given))
     wanted = NOT_IN_NAMES.sub("-", name)
     wanted = wanted.strip("-")[:MAX_NAME_LENGTH] or "member"
     if not User.objects.filter(username__iexact=wanted).exists():

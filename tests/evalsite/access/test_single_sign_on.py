@@ -214,6 +214,7 @@ def test_everybody_of_the_provider_becomes_a_viewer_where_everybody_is_let_in(
         ("  ", "member"),
         ("x" * 200, "x" * 150),
         ("\N{LATIN SMALL LIGATURE FFI}" * 150, "ffi" * 50),
+        ("a" + "\N{COMBINING ACUTE ACCENT}" * 10_000, "á"),
     ],
 )
 def test_a_newcomer_gets_a_name_that_nobody_has(
