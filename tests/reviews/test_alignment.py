@@ -19,6 +19,7 @@ from runs.retention.queries import Selection
 from runs.retention.services import begin_removal, remove_data
 from runs.reviews.alignment import services
 from runs.reviews.alignment.planning import (
+    AlignmentPlan,
     AlignmentRequest,
     CannotAlignError,
     alignable_evaluators,
@@ -315,6 +316,21 @@ def test_two_at_once_a_form_sent_twice_and_stopping(suite: Suite) -> None:
     assert list(actions.values_list("action", flat=True)) == [
         "start", "stop", "start", "stop", "resume",
     ]  # fmt: skip
+
+
+def test_one_form_that_is_sent_for_two_evaluators_at_once_starts_one(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ben = make_user(role="editor", name="ben")
+    facts = {"suite": suite, "purpose": "alignment", "subject": "kind", "model_name": "Mock"}
+
+    def plan_meanwhile(suite: Suite, request: AlignmentRequest) -> AlignmentPlan:
+        ModelJob.objects.create(**facts, request={}, asked_by=ben, form_key="one")
+        return plan_alignment(suite, request)
+
+    monkeypatch.setattr(services, "plan_alignment", plan_meanwhile)
+    job = start_alignment(suite, request_for(suite), by=ben, form_key="one")
+    assert (job.subject, ModelJob.objects.count()) == ("kind", 1)
 
 
 def test_a_candidate_is_taken_into_the_draft_and_other_instructions_only_by_choice(

@@ -85,7 +85,8 @@ def start_alignment(
 
     Raises DomainError with the reason, also if the evaluator is being aligned.
     """
-    if form_key and (before := alignments(suite).filter(asked_by=by, form_key=form_key).first()):
+    of_form = alignments(suite).filter(asked_by=by, form_key=form_key).exclude(form_key="")
+    if before := of_form.first():
         return before
     plan = plan_alignment(suite, request)
     job = ModelJob(
@@ -108,6 +109,9 @@ def start_alignment(
             if in_background:
                 transaction.on_commit(partial(queue_job, job.pk))
     except IntegrityError as error:
+        # The same form may have come meanwhile.
+        if before := of_form.first():
+            return before
         other = alignments(suite).open().filter(subject=request.path).first()
         if other is None:
             raise
