@@ -222,14 +222,22 @@ class UploadedTable:
         ]
 
     def keep_choices(self, choices: RowChoices) -> None:
-        """Store what a person ticked and changed in the rows that a form showed."""
-        left = {*self.left - choices.ticks.keys()}
-        left |= {place for place, is_ticked in choices.ticks.items() if not is_ticked}
-        cells = {str(place): changed for place, changed in self.edited.items()}
-        for place, changed in choices.cells.items():
-            cells[str(place)] = {**cells.get(str(place), {}), **changed}
-        self.upload.choices = {"left": sorted(left), "cells": cells}
-        CaseUpload.objects.filter(pk=self.upload.pk).update(choices=self.upload.choices)
+        """Store what a person ticked and changed in the rows that a form showed; nothing once they are stored.
+
+        What another form of the same upload stored meanwhile stays.
+        """
+        with transaction.atomic():
+            upload = CaseUpload.objects.select_for_update(of=("self",)).filter(pk=self.upload.pk)
+            self.upload.refresh_from_db(fields=["choices", "stored_at"], from_queryset=upload)
+            if self.upload.stored_at is not None:
+                return
+            left = {*self.left - choices.ticks.keys()}
+            left |= {place for place, is_ticked in choices.ticks.items() if not is_ticked}
+            cells = {str(place): changed for place, changed in self.edited.items()}
+            for place, changed in choices.cells.items():
+                cells[str(place)] = {**cells.get(str(place), {}), **changed}
+            self.upload.choices = {"left": sorted(left), "cells": cells}
+            self.upload.save(update_fields=["choices"])
 
 
 class TableView:

@@ -15,6 +15,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.models import AuditEntry
+from runs.cases.preview import RowChoices
+from runs.cases.uploads import UploadedTable
 from runs.formats.table_cases import TableReading
 from runs.models.suites import Suite, SuiteVersion
 from runs.models.temporary import CaseUpload
@@ -333,6 +335,23 @@ class TestRows:
         assert case.expected_outcomes == ["One", "Two"]
         assert not suite.cases.filter(key__in=["K-1", "K-2"]).exists()
         assert "and 1 not ticked" in " ".join(editor.get(place(kept)).content.decode().split())
+
+    def test_what_two_tabs_change_at_once_is_kept_and_nothing_once_it_is_stored(
+        self, editor: Client, suite: Suite
+    ) -> None:
+        kept = uploaded(editor, suite)
+        one, two = (UploadedTable(CaseUpload.objects.get(pk=kept.pk)) for _ in range(2))
+        one.keep_choices(RowChoices({0: False}, {0: {"title": "First"}}))
+        two.keep_choices(RowChoices({1: False}, {1: {"title": "Second"}}))
+        kept.refresh_from_db()
+        assert kept.choices == {
+            "left": [0, 1], "cells": {"0": {"title": "First"}, "1": {"title": "Second"}},
+        }  # fmt: skip
+        assert two.upload.choices == kept.choices
+        CaseUpload.objects.update(stored_at=timezone.now(), choices={})
+        one.keep_choices(RowChoices({1: False}, {}))
+        kept.refresh_from_db()
+        assert kept.choices == {}
 
     def test_only_repetitions_or_what_is_not_ticked_are_shown_and_ticked_all_at_once(
         self, editor: Client, suite: Suite, monkeypatch: pytest.MonkeyPatch
