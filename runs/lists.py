@@ -402,9 +402,9 @@ class ListQuery:
 
     @property
     def here(self) -> str:
-        """Return the query part of the address of this page."""
+        """Return the query part of the address of this page, "" where it has none."""
         pages = [name for name, param in self.params().items() if param.is_page]
-        return self.address(**{name: getattr(self, name) for name in pages})
+        return self.at("", **{name: getattr(self, name) for name in pages})
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -553,7 +553,7 @@ def numbered_page(
 
     def url(page: int) -> str:
         here: str = replace(query, **{name: page}).here
-        return (path + here).removesuffix("?")
+        return path + here
 
     return NumberedPage(
         rows=shown,

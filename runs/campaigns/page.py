@@ -224,7 +224,7 @@ class CampaignPage:
     @property
     def address(self) -> str:
         """Return the query part of the page's own address."""
-        return self.query.here
+        return self.query.here or "?"
 
     @property
     def title(self) -> str:

@@ -432,7 +432,7 @@ def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
     form = CaseColumnsForm(UploadedTable(upload), form_data(request), query)
     if form.keep() and not request.htmx:
         here = reverse("runs:case-table", args=[pk])
-        return redirect((here + query.here).removesuffix("?"))
+        return redirect(here + query.here)
     context = form.page()
     if request.htmx:
         return render(request, "cases/_table_read.html", context | {"is_alone": True})

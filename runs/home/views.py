@@ -41,7 +41,7 @@ def suite_rows(request: HttpRequest) -> HttpResponse:
     """Return only the rows of the table, at the address of the page."""
     table = suite_table(SuiteTableQuery.read(request.GET))
     response = render(request, "home/suite_rows.html", {"table": table})
-    follow_address(request, response, reverse("home") + table.query.here.removesuffix("?"))
+    follow_address(request, response, reverse("home") + table.query.here)
     return response
 
 
