@@ -221,10 +221,14 @@ def leaders(rows: Sequence[BoardRow]) -> Sequence[BoardRow]:
 def evidence_words(evidence: Evidence) -> str:
     """Say whether a run differs from the first."""
     if evidence.p is None:
-        return f"{evidence.shared} shared cases are too few to tell it from #1"
+        return f"{evidence.shared} shared cases are too few to tell it from rank 1"
     p = "p < 0.001" if evidence.p < 0.001 else f"p = {evidence.p:.3f}"
     over = f"{p} over {evidence.shared} shared cases"
-    return f"behind #1, {over}" if evidence.is_clear else f"cannot be told apart from #1, {over}"
+    return (
+        f"behind rank 1, {over}"
+        if evidence.is_clear
+        else f"cannot be told apart from rank 1, {over}"
+    )
 
 
 def _is_final(row: RunRow) -> bool:

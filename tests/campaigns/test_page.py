@@ -90,8 +90,8 @@ def test_the_leaderboard_says_who_leads_and_how_sure_that_is(
         "best leads with 100.0% (12 of 12 results) at $0.016 per pass; no other run scores "
         "as high for less. It passed both gates. close cannot be told apart from it: the difference is within the noise."
     ) in said
-    assert "cannot be told apart from #1, p = 1.000 over 12 shared cases" in said
-    assert "behind #1, p = 0.004 over 12 shared cases" in said
+    assert "cannot be told apart from rank 1, p = 1.000 over 12 shared cases" in said
+    assert "behind rank 1, p = 0.004 over 12 shared cases" in said
     assert "dominated by best #2" in said
     assert "11 of 12 passed" in said
     assert "<b>100.0%</b>" in page
@@ -134,7 +134,7 @@ def test_equal_runs_share_a_rank(viewer_client: Client, campaign: Campaign) -> N
     started(campaign, "last", FAILED * 3)
     said = words(text(viewer_client, at(campaign)))
     assert "one and other share the lead with 100.0% (3 of 3 results)" in said
-    assert "3 shared cases are too few to tell it from #1" in said
+    assert "3 shared cases are too few to tell it from rank 1" in said
     lines = list(csv.DictReader(io.StringIO(text(viewer_client, at(campaign, "file")))))
     assert [(line["target"], line["rank"]) for line in lines] == [
         ("one", "1"),
