@@ -41,12 +41,16 @@ from runs.results.groups import group_filter
 
 @dataclass(frozen=True, slots=True)
 class GroupFigure:
-    """A figure of a group in both runs: the change is coloured by its corrected p, which `chance` explains."""
+    """A figure of a group in both runs: the change is coloured by its corrected p, which `chance` explains.
+
+    `is_tested` is False where there are too few cases for a p.
+    """
 
     means: str
     change: str
     tone: str
     chance: str
+    is_tested: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,11 @@ class ChangeBreakdownRow:
     def figures(self) -> tuple[GroupFigure, GroupFigure]:
         """Return both figures."""
         return self.pass_rate, self.mean_score
+
+    @property
+    def is_tested(self) -> bool:
+        """Tell whether there are enough cases to test a figure."""
+        return any(figure.is_tested for figure in self.figures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,4 +189,5 @@ def _figure(paired: Paired, means: Sequence[float | None]) -> GroupFigure:
         change=delta(paired.mean, "pts"),
         tone=TONES.get(paired.change, ""),
         chance=chance_words(paired.p, is_clear=paired.change != NO_CLEAR_CHANGE),
+        is_tested=paired.p is not None,
     )

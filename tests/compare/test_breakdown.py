@@ -74,7 +74,7 @@ def test_cases_are_grouped_by_a_key_of_their_metadata(client: Client, runs: list
     shown = rows(response)
     assert [*shown] == ["silver", "gold"]
     assert "6 of 6" in shown["gold"]
-    assert "too few cases" in shown["gold"]
+    assert shown["gold"].count("too few cases") == 1
     assert re.findall(r'<option value="([^"]*)"', response.text) == ["", "size", "tier"]
     link = re.search(r'href="([^"]+)#changes"\s*>gold<', response.text)
     assert link
