@@ -84,6 +84,7 @@ OVERRIDE = "override"
 ACTIONS = {
     "add": "added",
     "ask_reviews": "added to the review queue:",
+    "assign_reviews": "assigned reviews of",
     "begin": "began",
     "close": "closed",
     "download": "downloaded",

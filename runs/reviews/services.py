@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Concat, LTrim
 
 from evaluators.models import COMMAND_LINE, AuditEntry
@@ -175,9 +175,25 @@ def skip(item: ReviewItem, by: User) -> None:
         )
 
 
-def assign(item_ids: Collection[int], to: User | None) -> int:
+def assign(item_ids: Collection[int], to: User | None, *, by: User) -> int:
     """Assign waiting items to one person, or to everybody again; return how many."""
-    return ReviewItem.objects.waiting().filter(pk__in=item_ids).update(assigned_to=to)
+    with transaction.atomic():
+        items = ReviewItem.objects.waiting().filter(pk__in=item_ids)
+        by_run = items.order_by().values_list("run_id", "run__suite__slug", "run__number")
+        entries = [
+            AuditEntry(
+                actor=by,
+                actor_name=by.get_username(),
+                action="assign_reviews",
+                object_type="run",
+                object_id=str(run_id),
+                object_name=f"{slug} #{number}",
+                after={"results": count, "assigned_to": to.get_username() if to else "everyone"},
+            )
+            for run_id, slug, number, count in by_run.annotate(Count("pk"))
+        ]
+        AuditEntry.objects.record_many(entries)
+        return items.update(assigned_to=to)
 
 
 def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
@@ -203,9 +219,12 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
             }
             | {"wanted": reviewer_count(run)},
         )
-        if not is_new and ReviewReason.ASKED_FOR not in item.why:
+        if not is_new and ReviewReason.ASKED_FOR in item.why:
+            return item
+        if not is_new:
             item.reasons, item.rank, item.added_by = reason + item.reasons.lstrip(), 0, by
             item.save(update_fields=("reasons", "rank", "added_by"))
+        _record_request(run, by, {"results": 1})
     return item
 
 
@@ -250,15 +269,20 @@ def ask_for_reviews(
             items = ReviewItem.objects.filter(result__in=asked.order_by().values("pk"))
             items.waiting().update(assigned_to=assigned_to)
         name = assigned_to.get_username() if assigned_to else ""
-        AuditEntry.objects.record(
-            "ask_reviews",
-            by=by,
-            object_type="run",
-            object_id=run.pk,
-            object_name=f"{run.suite.slug} #{run.number}",
-            after={"results": len(new) + len(known)} | ({"assigned_to": name} if name else {}),
-        )
+        asked_for = {"results": len(new) + len(known)}
+        _record_request(run, by, asked_for | ({"assigned_to": name} if name else {}))
     return AskedReviews(len(new), len(known))
+
+
+def _record_request(run: Run, by: User | None, after: Mapping[str, Any]) -> None:
+    AuditEntry.objects.record(
+        "ask_reviews",
+        by=by,
+        object_type="run",
+        object_id=run.pk,
+        object_name=f"{run.suite.slug} #{run.number}",
+        after=after,
+    )
 
 
 def reviewable(results: QuerySet[Result]) -> QuerySet[Result]:

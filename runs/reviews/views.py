@@ -186,7 +186,7 @@ def review_assign(request: MemberRequest) -> HttpResponse:
     """Assign one item, or all waiting ones in a part of the queue, to one person or to everybody."""
     query = QueueQuery.read(request.GET)
     waiting = query.items().waiting().values_list("pk", flat=True)
-    if message := AssignForm(request.POST).assign(list(waiting)):
+    if message := AssignForm(request.POST).assign(list(waiting), by=request.user):
         messages.success(request, message)
     else:
         messages.error(request, "Choose a reviewer, editor or admin.")
@@ -531,14 +531,14 @@ class AssignForm(forms.Form):
         everybody = ("", "Everyone")
         self.fields["to"].choices = [everybody, *self.names.items()]  # type: ignore[attr-defined]  # a ChoiceField
 
-    def assign(self, items: list[int]) -> str:
+    def assign(self, items: list[int], *, by: User) -> str:
         """Assign the named item, or all, and return a message; "" for an invalid form."""
         if not self.is_valid():
             return ""
         values = self.cleaned_data
         chosen = [values["item"]] if values["item"] else items
         to = User.objects.filter(pk=values["to"]).first() if values["to"] else None
-        done = services.assign(chosen, to)
+        done = services.assign(chosen, to, by=by)
         assignee = f"assigned to {to.get_username()}" if to else "open to everyone"
         return f"{counted(done, 'waiting item')}: {assignee}."
 

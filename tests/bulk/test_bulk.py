@@ -121,7 +121,7 @@ def test_many_results_join_the_review_queue(editor: Client, ada: User, run: Run)
         (rita, "Added by hand", 1)
     }
     assert items[1].added_by == ada
-    entry = AuditEntry.objects.get(action="ask_reviews")
+    entry = AuditEntry.objects.get(action="ask_reviews", actor=ada)
     assert (entry.actor, entry.object_name, entry.after) == (
         ada,
         "support #1",

@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from evaluators.models import AuditEntry
 from evaluators.scoring.types import Verdict
 from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH
 from runs.finishing import summarise_run
@@ -147,7 +148,7 @@ class TestQueue:
         assert "Other reviewers have the rest open" in page
         assert re.search(r"ben until \d\d:\d\d", page)
         services.release(item, ben)
-        services.assign([item.pk], ben)
+        services.assign([item.pk], ben, by=ben)
         assert "Nothing left for you" in shown(client)
         decide(item, ReviewDecision(Verdict.PASS), by=ben)
         assert "All reviewed" in shown(client)
@@ -358,6 +359,11 @@ class TestDeciding:
         assert "Choose a reviewer, editor or admin." in client.get(QUEUE).content.decode()
         client.post(f"{address}?run={run.pk}", {"to": ""})
         assert not ReviewItem.objects.exclude(assigned_to=None).exists()
+        entries = AuditEntry.objects.filter(actor=ann, action="assign_reviews").order_by("pk")
+        assert [(entry.object_name, entry.after) for entry in entries] == [
+            (f"{run.suite.slug} #{run.number}", {"results": count, "assigned_to": name})
+            for count, name in ((1, "ben"), (3, "ben"), (3, "everyone"))
+        ]
 
     @pytest.mark.parametrize("named", ["abc", "\0", "9" * 30, "-1"])
     def test_an_item_that_cannot_be_is_none(self, ann: User, named: str) -> None:

@@ -388,7 +388,7 @@ class TestTheQueue:
 
     def test_what_is_assigned_goes_to_nobody_else(self, ann: User, ben: User) -> None:
         run = queued_run()
-        assert queue.assign([item_of(run).pk], ben) == 1
+        assert queue.assign([item_of(run).pk], ben, by=ann) == 1
         assert key_of(queue.next_item(ann)) == "C-002"
         assert key_of(queue.next_item(ben, QueueQuery(assignee=ben.pk))) == "C-001"
 
@@ -431,6 +431,8 @@ class TestTheQueue:
         assert queue.ask_for_review(clear, by=ann) == item
         waiting = queue.ask_for_review(item_of(run).result, by=ann)
         assert waiting.reasons == " asked_for borderline "
+        entries = AuditEntry.objects.filter(actor=ann, action="ask_reviews")
+        assert [entry.after for entry in entries] == [{"results": 1}] * 2
         assert waiting.sampling_rate == 1.0
         assert {key_of(one) for one in ReviewItem.objects.filter(rank=0)} == {"C-001", "C-002"}
         with pytest.raises(DomainError, match="has not ended"):
