@@ -50,8 +50,7 @@ class StoredResult(NamedTuple):
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCase:
+class StoredCase(NamedTuple):
     """A case in the revision that ran: its number of expected outcomes, and its own evaluators."""
 
     key: str

@@ -119,14 +119,15 @@ def _stored(run: Run) -> StoredRun:
     leaf_scores = decode_leaf_scores(run.pk, run.leaf_scores)
     results = _results(run)
     ran = Case.objects.filter(pk__in=run.cases.order_by().values("case_id")).order_by()
-    rows = ran.annotate(expected=Cast("expected_outcomes", TextField())).values_list(
-        "pk", "key", "expected", "evaluators", "evaluators_append"
-    )
-    # As text, for most cases have as many outcomes as others, mostly none: each list is read once.
+    # As text, for most cases have as many outcomes as others and no own evaluators: each text is read once.
+    rows = ran.annotate(
+        expected=Cast("expected_outcomes", TextField()), own=Cast("evaluators", TextField())
+    ).values_list("pk", "key", "expected", "own", "evaluators_append")
     count = cache(lambda expected: len(json.loads(expected) or ()))
+    read = cache(lambda own: json.loads(own) if own else None)
     known = {
-        pk: StoredCase(key, count(expected), evaluators, append)
-        for pk, key, expected, evaluators, append in rows
+        pk: StoredCase(key, count(expected), read(own), append)
+        for pk, key, expected, own, append in rows
     }
     # In the order of the suite, as results are.
     cases = {result.case: known[result.case] for result in results}
