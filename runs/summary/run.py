@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 from evaluators.scoring.intervals import bootstrap_interval, wilson_interval
@@ -229,13 +230,7 @@ def _by_case(rows: Iterable[ExecutionRecord]) -> dict[str, list[ExecutionRecord]
 
 # What decides where a case stands.
 Facts = tuple[tuple[Any, ...], ...]
-
-
-def _facts(group: Iterable[ExecutionRecord]) -> Facts:
-    """Return the facts of a case by which its standing is kept: thousands of cases have few different ones."""
-    return tuple(
-        [(row.status, row.verdict, row.score, row.is_forced, row.reviewed_verdict) for row in group]
-    )
+read_facts = attrgetter("status", "verdict", "score", "is_forced", "reviewed_verdict")
 
 
 def _standing(
@@ -243,8 +238,8 @@ def _standing(
     policy: PolicySpec,
     known: dict[Facts, tuple[str, float | None]],
 ) -> tuple[str, float | None]:
-    """Return state and mean score of a case; `known` keeps them by its facts."""
-    facts = _facts(group)
+    """Return state and mean score of a case; `known` keeps them by its facts, of which thousands of cases have few."""
+    facts = tuple(map(read_facts, group))
     if (standing := known.get(facts)) is None:
         verdict: Verdict | None = case_verdict(group, policy)
         scores = [row.score for row in group if row.score is not None and row.status == SCORED]
@@ -387,7 +382,7 @@ def _summarise_verdicts(
 
     So its key, costs and times are not those of this case.
     """
-    facts = _facts(group)
+    facts = tuple(map(read_facts, group))
     if (summary := known.get(facts)) is None:
         summary = known[facts] = summarise_case("", group, policy, has_words=False)
     return summary
