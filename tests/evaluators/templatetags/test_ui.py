@@ -584,6 +584,13 @@ def test_prose_leaves_the_punctuation_of_values_alone() -> None:
     assert render("{% prose %}from {{ name }}{% endprose %}", name=".net , :)") == "from .net , :)"
 
 
+def test_prose_writes_a_value_of_much_white_space_as_one_space() -> None:
+    value = f"a{' ' * 500_000}b{' ' * 500_000}"
+    assert (
+        render(PROSE, rule=value, case=True, length=0) == "<p>Rule <code>a b </code>, any case.</p>"
+    )
+
+
 def test_a_line_of_a_diff_adds_no_white_space() -> None:
     pieces = [TextPart("keep ", is_changed=False), TextPart("<new>", is_changed=True)]
     assert diff_line("good", pieces) == (
