@@ -31,9 +31,8 @@ OPEN = f"SELECT count(*) FROM runs_result WHERE {IS_OPEN}"
 
 def kill_a_worker(site: Installation, chance: random.Random) -> None:
     """Kill one of two workers; the other has to finish the run."""
-    victim = pick_a_worker(site, chance)
     pick_a_moment(site, chance)
-    site.kill_run_workers(victim.pid)
+    site.kill_run_workers(pick_a_worker_with_results(site, chance).pid)
 
 
 def replace_a_worker(site: Installation, chance: random.Random) -> None:
@@ -124,8 +123,7 @@ def lose_power(site: Installation, chance: random.Random) -> None:
     assert site.postgresql is not None
     assert site.redis is not None
     pick_a_moment(site, chance)
-    for worker in living_workers(site):
-        site.kill_run_workers(worker.pid)
+    site.kill_run_workers(*(worker.pid for worker in living_workers(site)))
     site.redis.process.kill()
     site.postgresql.process.kill()
     site.postgresql.process.start()
@@ -137,6 +135,17 @@ def lose_power(site: Installation, chance: random.Random) -> None:
 def pick_a_worker(site: Installation, chance: random.Random) -> Process:
     """Return one of the workers that run."""
     return chance.choice(living_workers(site))
+
+
+def pick_a_worker_with_results(site: Installation, chance: random.Random) -> Process:
+    """Return a worker that has claimed results; one of two may hold all that the run executes at a time."""
+    workers = living_workers(site)
+
+    def at_work() -> list[Process]:
+        return [worker for worker in workers if site.claimed_by(worker.pid)]
+
+    wait_until(lambda: bool(at_work()), what="a worker holds results")
+    return chance.choice(at_work())
 
 
 def keep_two_workers(site: Installation) -> None:

@@ -43,7 +43,7 @@ class Installation:
 
     `killed` counts the processes that were killed in the middle of work, `lost_leases` those that lived
     on while others took over what they held: each of either may cost calls that are made again.
-    `cut_off` tells for each killed process which results, at which attempt, it had claimed and not written.
+    `cut_off` tells for each of the killed which results, at which attempt, it had claimed and not written.
     """
 
     site: Site
@@ -110,26 +110,30 @@ class Installation:
         workers = " OR ".join(f"worker LIKE '%/{pid}/%'" for pid in pids)
         return self.database.rows(CLAIMED.format(workers=workers))
 
-    def kill_run_workers(self, pid: int) -> None:
-        """Kill a process that executes the run, and all it started, between a claim and its write.
+    def kill_run_workers(self, *pids: int) -> None:
+        """Kill processes that execute the run, and all they started, between a claim and its write.
 
-        What it holds is read while it stands still.
+        What they hold is read while they stand still; at least one of them holds something.
         """
 
-        def family() -> list[int]:
-            return [pid, *descendants(pid)]
+        def families() -> list[list[int]]:
+            return [[pid, *descendants(pid)] for pid in pids]
 
-        wait_until(lambda: bool(self.claimed_by(*family())), what=f"{pid} holds results")
-        # Stopped, it starts no others.
-        os.kill(pid, signal.SIGSTOP)
-        pids = family()
-        for each in pids:
-            os.kill(each, signal.SIGSTOP)
-        claimed = self.claimed_by(*pids)
-        self.cut_off.append({result_id: attempt for result_id, _, attempt in claimed})
-        for each in pids:
+        wait_until(lambda: any(self.claimed_by(*family) for family in families()))
+        # Stopped, they start no others.
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        stopped = families()
+        for family in stopped:
+            for each in family:
+                os.kill(each, signal.SIGSTOP)
+        for family in stopped:
+            if claimed := self.claimed_by(*family):
+                self.cut_off.append({result_id: attempt for result_id, _, attempt in claimed})
+        everybody = [each for family in stopped for each in family]
+        for each in everybody:
             os.kill(each, signal.SIGKILL)
-        wait_until(lambda: not are_alive(pids))
+        wait_until(lambda: not are_alive(everybody))
 
     def logs(self) -> str:
         """Return the end of every log."""
