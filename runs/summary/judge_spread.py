@@ -104,6 +104,7 @@ class JudgeSpread:
 
 # How often the samples of a result are drawn again.
 DRAWINGS = 50
+NOISE = 1e-18
 
 
 def draw_again(
@@ -256,6 +257,8 @@ def _parts(groups: ArrayLike) -> FloatArray:
     inside, inside_df, between, between_df, weight = (
         np.asarray(groups, dtype=np.float64).sum(axis=1).T
     )
+    # Squares of what is left by rounding when equal scores are averaged; scores have nine decimals.
+    inside, between = (np.where(squares < NOISE, 0.0, squares) for squares in (inside, between))
     with np.errstate(divide="ignore", invalid="ignore"):
         judge = inside / inside_df
         target = np.maximum((between - between_df * judge) / weight, 0.0)

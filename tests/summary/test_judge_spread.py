@@ -73,6 +73,10 @@ def test_unequal_numbers_of_judgings_are_weighed_as_in_an_unbalanced_analysis() 
     steady = measure_spread("x", alike, seed=1)
     assert steady is not None
     assert (steady.target_variance, steady.judge_share) == (0, 1)
+    # Where nothing differs there is nothing to share, whatever the mean of three equal numbers is rounded to.
+    equal = measure_spread("x", [Judgings("a", (0.1, 0.1, 0.1))] * 2, seed=1)
+    assert equal is not None
+    assert (equal.deviation, equal.judge_variance, equal.judge_share) == (0, 0, None)
 
 
 def test_turned_verdicts_are_the_pairs_that_disagree_of_fleiss_with_an_interval_that_is_never_nothing() -> (
