@@ -22,11 +22,12 @@ from django.utils.html import conditional_escape, escape, format_html, format_ht
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator, slugify
 
-from evaluators.reading.combining import cut_marks
 from evaluators.templatetags import figures, marks
 from evaluators.templatetags.figures import MISSING, AnyNumber
 from evaluators.templatetags.markdown import markdown
 
+# A letter with all its accents; no language needs more.
+MAX_SIGNS = 8
 MAX_GIST_LENGTH = 120
 # About twenty lines of a phone.
 MAX_OPEN_LENGTH = 1_000
@@ -86,8 +87,13 @@ def one_line(value: Any) -> str:
 
 @register.filter(is_safe=True)
 def truncatechars(text: object, length: int) -> str:
-    """Cut a text as Django's filter of this name does, which normalises all of it first."""
-    return Truncator(cut_marks(str(text))).chars(length)
+    """Cut a text as Django's filter of this name does, but normalise no more of it than can be shown.
+
+    The time of normalising grows with the square of the accents after a character.
+    """
+    whole = str(text)
+    start = whole[: length * MAX_SIGNS]
+    return Truncator(start if start == whole else f"{start}…").chars(length)
 
 
 @register.filter
