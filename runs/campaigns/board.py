@@ -224,11 +224,7 @@ def evidence_words(evidence: Evidence) -> str:
         return f"{evidence.shared} shared cases are too few to tell it from rank 1"
     p = "p < 0.001" if evidence.p < 0.001 else f"p = {evidence.p:.3f}"
     over = f"{p} over {evidence.shared} shared cases"
-    return (
-        f"behind rank 1, {over}"
-        if evidence.is_clear
-        else f"cannot be told apart from rank 1, {over}"
-    )
+    return f"behind rank 1, {over}" if evidence.is_clear else f"not clearly behind rank 1, {over}"
 
 
 def _is_final(row: RunRow) -> bool:
@@ -362,7 +358,8 @@ def _doubt(doubts: Sequence[BoardRow], first: Sequence[BoardRow]) -> str:
     names = ", ".join(row.run.target for row in doubts)
     few = all(row.against is not None and row.against.is_too_little for row in doubts)
     why = "too few cases are shared" if few else "the difference is within the noise"
-    return f" {names} cannot be told apart from {'it' if len(first) == 1 else 'them'}: {why}."
+    verb = "is" if len(doubts) == 1 else "are"
+    return f" {names} {verb} not clearly behind {'it' if len(first) == 1 else 'them'}: {why}."
 
 
 def _running(active: Sequence[BoardRow], rows: Sequence[BoardRow]) -> str:

@@ -88,9 +88,9 @@ def test_the_leaderboard_says_who_leads_and_how_sure_that_is(
     assert order(page) == ["best", "close", "slow"]
     assert (
         "best leads with 100.0% (12 of 12 results) at $0.016 per pass; no other run scores "
-        "as high for less. It passed both gates. close cannot be told apart from it: the difference is within the noise."
+        "as high for less. It passed both gates. close is not clearly behind it: the difference is within the noise."
     ) in said
-    assert "cannot be told apart from rank 1, p = 1.000 over 12 shared cases" in said
+    assert "not clearly behind rank 1, p = 1.000 over 12 shared cases" in said
     assert "behind rank 1, p = 0.004 over 12 shared cases" in said
     assert "dominated by best #2" in said
     assert "11 of 12 passed" in said

@@ -1,4 +1,4 @@
-"""Ranks of runs that were started together, and whether two of them can be told apart."""
+"""Ranks of runs that were started together, and whether one is clearly behind another."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _tools(*steps: tuple[str, str, int]) -> Context:
     return doubles.context_of(trace=tuple(trace))
 
 
-# Rules that score an answer otherwise are other rules: whoever changes them raises RULES_VERSION and this line, so that
+# Rules that score an answer differently are new rules: whoever changes them raises RULES_VERSION and this line, so that
 # no earlier score is taken over. The scores are those that the example of a kind gives.
 RULES: dict[str, tuple[int, list[Context], list[float]]] = {
     "execution_metrics": (
