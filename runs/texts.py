@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from typing import Any
 
-from evaluators.templatetags.ui import as_text
+from evaluators.templatetags.ui import (
+    WORD,
+    TextPart,
+    TextParts,
+    as_text,
+    changed_blocks,
+    compare_words,
+)
 from runs.models.results import ResultOutput
 from runs.models.suites import Case
 
@@ -69,19 +75,11 @@ MIN_ALIKE_TEXTS = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class TextPiece:
-    """Words that are in both texts, or in only one."""
-
-    text: str
-    is_changed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class DiffLine:
     """One line; `tone` is same, bad (only expected) or good (only in the output)."""
 
     tone: str
-    pieces: tuple[TextPiece, ...]
+    parts: TextParts
 
 
 def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
@@ -90,7 +88,7 @@ def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
         return None
     old, new = _lines(expected), _lines(output)
     lines: list[DiffLine] = []
-    for is_changed, before, after in _blocks(old, new):
+    for is_changed, before, after in changed_blocks(old, new):
         if is_changed:
             lines += _changed(before, after)
         else:
@@ -116,7 +114,7 @@ class ChangedValueRow:
 
 def _are_alike(expected: str, output: str) -> bool:
     """Tell whether the texts share enough words for their differences to be readable."""
-    old, new = _words(expected), _words(output)
+    old, new = WORD.findall(expected), WORD.findall(output)
     return _ratio(old, new) >= MIN_ALIKE_TEXTS
 
 
@@ -135,46 +133,22 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> list[DiffLine]:
 
 
 def _pair(before: str, after: str) -> list[DiffLine]:
-    old, new = _words(before), _words(after)
+    old, new = WORD.findall(before), WORD.findall(after)
     too_long = max(len(old), len(new)) > MAX_LINE_WORDS
     if too_long or _ratio(old, new) < MIN_ALIKE:
         return [_whole("bad", before), _whole("good", after)]
-    left, right = [], []
-    for is_changed, old_part, new_part in _blocks(old, new):
-        left.append(TextPiece("".join(old_part), is_changed))
-        right.append(TextPiece("".join(new_part), is_changed))
-    return [DiffLine("bad", _kept(left)), DiffLine("good", _kept(right))]
-
-
-def _kept(pieces: Sequence[TextPiece]) -> tuple[TextPiece, ...]:
-    return tuple(piece for piece in pieces if piece.text)
+    removed, added = compare_words(old, new)
+    return [DiffLine("bad", removed), DiffLine("good", added)]
 
 
 def _whole(tone: str, line: str) -> DiffLine:
-    return DiffLine(tone, (TextPiece(line, tone != "same"),))
-
-
-def _words(line: str) -> list[str]:
-    return re.findall(r"\s+|\w+|[^\w\s]", line)
+    return DiffLine(tone, (TextPart(line, tone != "same"),))
 
 
 def _ratio(old: Sequence[str], new: Sequence[str]) -> float:
     """Return which share of the words of both is in both, in the same order."""
     first, second = ([word for word in words if not word.isspace()] for words in (old, new))
-    shared = sum(len(part) for is_changed, part, _ in _blocks(first, second) if not is_changed)
+    shared = sum(
+        len(part) for is_changed, part, _ in changed_blocks(first, second) if not is_changed
+    )
     return 2 * shared / (len(first) + len(second) or 1)
-
-
-def _blocks(
-    old: Sequence[str], new: Sequence[str]
-) -> Iterator[tuple[bool, Sequence[str], Sequence[str]]]:
-    """Yield whether a block is changed, and its parts of both; the parts are the same where it is not."""
-    # Its library takes 50 ms to load, which few pages need. difflib takes cubic time where a part repeats.
-    from rapidfuzz.distance import Indel
-
-    steps = Indel.opcodes(old, new)
-    for is_changed, block in groupby(steps, lambda step: step.tag != "equal"):
-        parts = [*block]
-        first, last = parts[0], parts[-1]
-        old_part = old[first.src_start : last.src_end]
-        yield is_changed, old_part, new[first.dest_start : last.dest_end]

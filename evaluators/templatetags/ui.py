@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from itertools import groupby
+from typing import Any, Protocol, TypeAlias
 
 from django import template
 from django.conf import settings
@@ -491,41 +492,6 @@ def _speaker(role: str, agent: str, *, is_titled: bool) -> str:
     return f"{name}, {agent}" if role == "assistant" and agent else name
 
 
-class DiffPiece(Protocol):
-    """A run of words of a text that is compared with another."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def is_changed(self) -> bool: ...
-
-
-@register.simple_tag
-def diff_line(tone: str, pieces: Iterable[DiffPiece], label: str = "") -> SafeString:
-    """Draw a line of a diff: "bad" was removed, "good" was added, "same" is in both.
-
-    The style sheet preserves white space, so the markup adds none.
-    """
-    if tone == "same":
-        return format_html("<p>{}</p>", "".join(piece.text for piece in pieces))
-    element, name = ("del", "before") if tone == "bad" else ("ins", "after")
-    text = SafeString(
-        "".join(
-            format_html("<{0}>{1}</{0}>", SafeString(element), piece.text)
-            if piece.is_changed
-            else escape(piece.text)
-            for piece in pieces
-        )
-    )
-    return format_html(
-        '<p data-tone="{}"><span class="unseen">{}: </span>{}</p>', tone, label or name, text
-    )
-
-
-WORD = re.compile(r"\s+|\w+|[^\w\s]")
-
-
 @dataclass(frozen=True, slots=True)
 class TextPart:
     """A part of a text; it is changed if the other text lacks it."""
@@ -534,32 +500,72 @@ class TextPart:
     is_changed: bool
 
 
+@register.simple_tag
+def diff_line(tone: str, parts: Iterable[TextPart], label: str = "") -> SafeString:
+    """Draw a line of a diff: "bad" was removed, "good" was added, "same" is in both.
+
+    The style sheet preserves white space, so the markup adds none.
+    """
+    if tone == "same":
+        return format_html("<p>{}</p>", "".join(part.text for part in parts))
+    element, name = ("del", "before") if tone == "bad" else ("ins", "after")
+    text = SafeString(
+        "".join(
+            format_html("<{0}>{1}</{0}>", SafeString(element), part.text)
+            if part.is_changed
+            else escape(part.text)
+            for part in parts
+        )
+    )
+    return format_html(
+        '<p data-tone="{}"><span class="unseen">{}: </span>{}</p>', tone, label or name, text
+    )
+
+
+WORD = re.compile(r"\s+|\w+|[^\w\s]")
+TextParts: TypeAlias = tuple[TextPart, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TextDifference:
     """Two texts, each split into shared and changed parts."""
 
-    expected: tuple[TextPart, ...]
-    output: tuple[TextPart, ...]
+    expected: TextParts
+    output: TextParts
 
 
 @register.simple_tag
 def difference(details: Mapping[str, Any]) -> TextDifference:
     """Compare the expected text and the answer of a score word by word."""
-    # Its library takes 50 ms to load, which few pages need. difflib takes cubic time where a sign repeats.
+    words = (WORD.findall(details[name]) for name in ("expected", "output"))
+    expected, output = compare_words(*words)
+    return TextDifference(_with_cuts(expected, details), _with_cuts(output, details))
+
+
+def compare_words(old: Sequence[str], new: Sequence[str]) -> tuple[TextParts, TextParts]:
+    """Return the parts of two texts, given by their words."""
+    blocks = [*changed_blocks(old, new)]
+    before = (TextPart("".join(words), is_changed) for is_changed, words, _ in blocks if words)
+    after = (TextPart("".join(words), is_changed) for is_changed, _, words in blocks if words)
+    return tuple(before), tuple(after)
+
+
+def changed_blocks(
+    old: Sequence[str], new: Sequence[str]
+) -> Iterator[tuple[bool, Sequence[str], Sequence[str]]]:
+    """Yield whether a block is changed, and its parts of both; the parts are the same where it is not."""
+    # Its library takes 50 ms to load, which few pages need. difflib takes cubic time where a part repeats.
     from rapidfuzz.distance import Indel
 
-    expected, output = details["expected"], details["output"]
-    first, second = WORD.findall(expected), WORD.findall(output)
-    left: list[TextPart] = []
-    right: list[TextPart] = []
-    for step in Indel.opcodes(first, second):
-        is_changed = step.tag != "equal"
-        left.append(TextPart("".join(first[step.src_start : step.src_end]), is_changed))
-        right.append(TextPart("".join(second[step.dest_start : step.dest_end]), is_changed))
-    return TextDifference(_with_cuts(left, details), _with_cuts(right, details))
+    steps = Indel.opcodes(old, new)
+    for is_changed, block in groupby(steps, lambda step: step.tag != "equal"):
+        parts = [*block]
+        first, last = parts[0], parts[-1]
+        old_part = old[first.src_start : last.src_end]
+        yield is_changed, old_part, new[first.dest_start : last.dest_end]
 
 
-def _with_cuts(parts: list[TextPart], details: Mapping[str, Any]) -> tuple[TextPart, ...]:
-    before = TextPart("…" if details.get("starts_at") else "", is_changed=False)
-    after = TextPart("…" if details.get("is_cut") else "", is_changed=False)
-    return tuple(part for part in (before, *parts, after) if part.text)
+def _with_cuts(parts: TextParts, details: Mapping[str, Any]) -> TextParts:
+    before = TextPart("…", is_changed=False) if details.get("starts_at") else None
+    after = TextPart("…", is_changed=False) if details.get("is_cut") else None
+    return tuple(part for part in (before, *parts, after) if part)

@@ -44,7 +44,7 @@ def test_a_difference_is_told_by_lines_and_words(
 ) -> None:
     found = text_diff(expected, output)
     assert found is not None
-    assert [(line.tone, [(p.text, p.is_changed) for p in line.pieces]) for line in found] == lines
+    assert [(line.tone, [(p.text, p.is_changed) for p in line.parts]) for line in found] == lines
 
 
 def test_long_texts_of_repeated_lines_are_compared_line_by_line() -> None:
