@@ -8,7 +8,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db.models import Count, Max
 from django.http import QueryDict
 
 from evaluators.reading.json import storable
@@ -184,12 +183,11 @@ def known_cases(suite: Suite | None) -> KnownCases:
     """Return the cases of a suite to compare with; this process keeps those of the last few versions."""
     if suite is None:
         return KnownCases(frozenset(), KnownTexts((), ()))
-    current = suite.cases.filter(is_current=True)
-    counts = current.aggregate(Max("pk"), Count("pk"))
-    state = (suite.pk, suite.created_at, suite.version, *counts.values())
+    # Edits of cases can join a version, which has another stamp then.
+    state = (suite.pk, suite.created_at, suite.version_stamp)
 
     def read() -> KnownCases:
-        rows = list(current.values_list("key", "input"))
+        rows = list(suite.cases.filter(is_current=True).values_list("key", "input"))
         keys = [key for key, _ in rows]
         texts = KnownTexts(keys, [compared_text(turns) for _, turns in rows])
         return KnownCases(frozenset(keys), texts, state)

@@ -487,7 +487,7 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class RecentValues(Generic[Value]):
-    """The last few values that this process made from results of runs; a key names the versions of these results."""
+    """The last few values that this process made from stored rows; a key differs whenever one of these does."""
 
     size: int
     values: OrderedDict[Hashable, Value] = field(default_factory=OrderedDict)

@@ -16,10 +16,12 @@ from django.utils import timezone
 
 from evaluators.models import AuditEntry
 from runs.cases.preview import RowChoices
+from runs.cases.services import add_case, change_case, restore_case
 from runs.cases.uploads import UploadedTable
 from runs.formats.table_cases import TableReading
 from runs.models.suites import Suite, SuiteVersion
 from runs.models.temporary import CaseUpload
+from runs.specs.suites import CaseSpec
 from tests.support.factories import make_case, make_run, make_suite, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -305,6 +307,24 @@ class TestRows:
         assert "<code>N-3</code> above" in rows[3]
         assert "2 <small>say exactly what another case says" in " ".join(html.split())
 
+    def test_a_restored_revision_is_compared_though_its_edit_joins_the_same_version(
+        self, editor: Client, suite: Suite
+    ) -> None:
+        said = [{"role": "user", "content": "Where is my refund"}]
+        case = make_case(suite=suite, key="C-1", input=said)
+        other = case.spec.replace(input=[{"role": "user", "content": "Who paints boats?"}])
+        change_case(suite, "C-1", other, base_revision=1, by=None)
+        add_case(suite, other.replace(key="C-2"), by=None)
+        kept = uploaded(editor, suite, self.ROWS)
+        link = reverse("runs:case", args=["refunds", "C-1"])
+        assert link not in editor.get(place(kept)).content.decode()
+        before = suite.version
+        restore_case(suite, "C-1", revision=1, base_revision=2, by=None)
+        assert suite.version == before
+        html = editor.get(place(kept)).content.decode()
+        assert link in html
+        assert "1 <small>say exactly what another case says" in " ".join(html.split())
+
     def test_ticks_and_edits_are_kept_over_pages_and_stored_once(
         self, editor: Client, suite: Suite
     ) -> None:
@@ -389,7 +409,8 @@ class TestRows:
             "No case is left here." in editor.get(f"{place(kept)}?show=problems").content.decode()
         )
         monkeypatch.undo()
-        make_case(suite=suite, key="C-1", input=[{"role": "user", "content": "Question 3!"}])
+        said = [{"role": "user", "content": "Question 3!"}]
+        add_case(suite, CaseSpec(key="C-1", input=said), by=None)
         html = editor.get(here).content.decode()
         assert "Repetitions <b>28</b>" in " ".join(html.split()), "the suite has one more case"
         assert reverse("runs:case", args=["refunds", "C-1"]) in html
