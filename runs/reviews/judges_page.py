@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from django.utils.text import get_text_list
+
 from evaluators.scoring.significance import MIN_CASES
 from evaluators.templatetags.figures import MISSING, counted, money, p_value, pct
 from runs.formats.tables import csv_text
@@ -252,7 +254,7 @@ def conclusion_text(choice: JudgeChoice, rows: Sequence[JudgingRow]) -> str:
     best = by_number[choice.best]
     few = ""
     if choice.left_out:
-        names = " and ".join(by_number[key].label for key in choice.left_out)
+        names = get_text_list([by_number[key].label for key in choice.left_out], "and")
         them = "it" if len(choice.left_out) == 1 else "them"
         few = f" Too few of these results were scored by {names} to compare {them}."
     share = pct(choice.right[choice.best] / choice.decided)
@@ -262,8 +264,7 @@ def conclusion_text(choice: JudgeChoice, rows: Sequence[JudgingRow]) -> str:
             f"Use {best.label}: it agrees with people on {share} of {counted(choice.decided, 'result')}, more than "
             f"every other judge ({p}).{few}"
         )
-    *others, last = (by_number[key].label for key in choice.alike)
-    names = f"{', '.join(others)} and {last}"
+    names = get_text_list([by_number[key].label for key in choice.alike], "and")
     text = (
         f"The evidence does not suffice to tell {names} apart on {counted(choice.decided, 'result')} that people "
         f"decided ({p})"

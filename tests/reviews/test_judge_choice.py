@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -114,6 +115,10 @@ def test_a_judge_of_a_few_results_is_left_out_of_the_choice_by_name() -> None:
     assert conclusion_text(found, rows_of(few, 1, 2, 3)) == (
         "Use juno (#2): it agrees with people on 95.8% of 24 results, more than every other judge (p = 0.004). "
         "Too few of these results were scored by juno (#3) to compare it."
+    )
+    several = replace(found, left_out=(3, 4, 5))
+    assert conclusion_text(several, rows_of(few, 1, 2, 3, 4, 5)).endswith(
+        "scored by juno (#3), juno (#4) and juno (#5) to compare them."
     )
     # Two that share enough stay, though another scored more results that they did not.
     apart = [
