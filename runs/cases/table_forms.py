@@ -381,21 +381,20 @@ class CaseColumnsForm(forms.Form):
         """Store with the upload what was changed in its rows, and how to read it; False if that is refused."""
         reading = self.table.reading
         if "shown" in self._sent and not reading.mapping.problems():
-            self._keep_choices(TableView(self.table, reading))
+            self._keep_choices(reading)
         if not self.is_valid():
             return False
         self.table.keep(self.chosen())
         return True
 
-    def _keep_choices(self, view: TableView) -> None:
+    def _keep_choices(self, reading: TableReading) -> None:
         """Keep what the rows say, which were shown as they were read before this form, then tick all or none."""
         sent = map(read_integer, self._sent.getlist("shown"))
-        read = self.table.read_cases(
-            view.reading, {place for place in sent if place is not None}, view.index.titles
-        )
+        places = {place for place in sent if place is not None}
+        read = self.table.read_cases(reading, places, self.table.index(reading).titles)
         self.table.keep_choices(read_choices(self.table.rows(read), self._sent))
         if (every := self._sent.get("all")) in ("tick", "untick"):
-            shown = TableView(self.table, view.reading).shown(self.query.show)
+            shown = TableView(self.table, reading).shown(self.query.show)
             self.table.keep_choices(RowChoices(dict.fromkeys(shown, every == "tick"), {}))
 
     def store(self, by: User) -> CaseUpload | None:
