@@ -296,13 +296,6 @@ class TableView:
         return with_findings(rows, self.table.upload.suite, first=first)
 
 
-def current_keys(suite: Suite | None) -> frozenset[str]:
-    """Return the keys of a suite's current cases; none without a suite."""
-    if suite is None:
-        return frozenset()
-    return frozenset(suite.cases.filter(is_current=True).values_list("key", flat=True))
-
-
 def keep_upload(
     content: bytes,
     *,

@@ -15,7 +15,6 @@ from django.utils.text import slugify
 
 from evaluators.templatetags.figures import GAPS, counted
 from runs.cases.services import put_cases
-from runs.cases.uploads import current_keys
 from runs.cli.command import (
     MISUSED,
     SiteCommand,
@@ -31,7 +30,7 @@ from runs.files.importing import ImportedOutputs, import_recorded_outputs, impor
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuites, read_suites
 from runs.formats.table_cases import upload_note
-from runs.models.suites import Suite
+from runs.models.suites import Case, Suite
 from runs.scripts import prompt_programs
 from runs.specs.problems import Problem
 from runs.specs.profiles import get_profile
@@ -222,7 +221,9 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
         table = TableIn.read(path, read_file(path), options)
     except UnknownPartError as error:
         raise _misuse(str(error)) from error
-    found = table.cases(current_keys(existing), written_titles(existing))
+    current = existing.cases.filter(is_current=True) if existing else Case.objects.none()
+    keys = frozenset(current.values_list("key", flat=True))
+    found = table.cases(keys, written_titles(existing))
     note = options["note"] or upload_note(found.cases, path.name)
     suite = existing or _create_suite(options)
     stored = asdict(put_cases(suite, found.cases, by=None, note=note))
