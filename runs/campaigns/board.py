@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import Max
 from django.urls import reverse
+from django.utils.text import get_text_list
 
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.significance import Evidence, evidence, holm
@@ -317,7 +318,7 @@ def _lead(first: Sequence[BoardRow], when: str) -> str:
     row = first[0]
     rate = f"{pct(row.run.cases.share)} ({row.passed} of {counted(row.counted, 'result')})"
     if len(first) > 1:
-        names = " and ".join(leader.run.target for leader in first)
+        names = get_text_list([leader.run.target for leader in first], "and")
         return f"{when}{names} share the lead with {rate}"
     cost = row.passed_result_usd
     at = f" at {money(cost)} per pass" if cost is not None else ""

@@ -141,6 +141,9 @@ def test_equal_runs_share_a_rank(viewer_client: Client, campaign: Campaign) -> N
         ("other", "1"),
         ("last", "3"),
     ]
+    started(campaign, "third", PASSED * 3)
+    said = words(text(viewer_client, at(campaign)))
+    assert "one, other and third share the lead with" in said
 
 
 @pytest.mark.parametrize(
