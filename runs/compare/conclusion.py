@@ -5,8 +5,9 @@ The second half says which changes may come from the judges alone: from their ow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+from django.utils.text import get_text_list
 
 from evaluators.templatetags.figures import counted, delta, p_value, pct, threshold
 from runs.compare.comparison import Comparison
@@ -86,7 +87,7 @@ class Conclusion:
         """Return the state as a heading: `Latency regressed`, `No regression`, `Inconclusive`, or what explains it."""
         if self.state != REGRESSION:
             return (ONLY_JUDGING if self.kind == ONLY_JUDGING else self.state).capitalize()
-        names = join_names(self.regressed)
+        names = get_text_list([*self.regressed], "and")
         return f"{names[:1].upper()}{names[1:]} regressed"
 
     @property
@@ -181,13 +182,7 @@ def judging_text(comparison: Comparison) -> str:
 def _names(comparison: Comparison, *, spoils: bool) -> str:
     """Name the differences that can change verdicts, or those that cannot: `cases, policy and judge`."""
     names = (row.what for row in comparison.differences if row.spoils is spoils)
-    return join_names(list(dict.fromkeys(names)))
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Join names as a sentence does: `pass rate, mean score and latency`."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    return get_text_list(list(dict.fromkeys(names)), "and")
 
 
 def comparability_text(comparison: Comparison) -> str:
