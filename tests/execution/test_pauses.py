@@ -21,12 +21,14 @@ from runs.finishing import complete_run
 from runs.models.database import database_now
 from runs.models.results import Attempt, ModelCall, Result
 from runs.models.runs import Run, RunWorker
+from runs.models.suites import Case
 from tests.services.processes import dead_process_name, wait_until
 from tests.support.factories import make_call, make_model
 from tests.support.model_server import good
 from tests.support.run_doubles import Failing
 from tests.support.run_workers import costs, counts, late, ledger, work_in_thread
 from tests.support.statements import statements_reading
+from tests.support.trees import CHECK, tree
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 
@@ -175,6 +177,17 @@ def test_only_results_that_were_claimed_before_have_replies_in_the_ledger(start_
     release_held(run.pk, "mine")
     jobs = claim_jobs(work, token="mine", most=2, held=())
     assert [(job.claim.attempt, len(job.earlier)) for job in jobs] == [(2, 1), (1, 0)]
+
+
+def test_a_claim_reads_all_that_its_executions_need_of_their_cases_at_once(start_recorded):
+    start_recorded("a refund", "a refund")
+    Run.objects.update(status="running")
+    Case.objects.update(evaluators=tree(CHECK), evaluators_append=True)
+    work = load_work(Run.objects.get())
+    with statements_reading("runs_case") as statements:
+        jobs = claim_jobs(work, token="mine", most=2, held=())
+    assert (len(statements), len(jobs)) == (1, 2)
+    assert all(job.recorded["output"] == "a refund" for job in jobs)
 
 
 def test_only_the_owner_claims(start_recorded):
