@@ -23,6 +23,8 @@ from runs.running.retrying import HAS_OUTPUT
 
 BATCH = 200
 COLUMNS = ("result_id", "repetition", "text", "problem")
+# Why no output of a run can be compared.
+NO_BASELINE = "no baseline to compare with"
 
 
 def find_baseline(

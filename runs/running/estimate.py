@@ -35,7 +35,7 @@ from runs.engine.plan import (
 from runs.models.results import ComparedOutput, Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
-from runs.running.baselines import BaselineOutputs, no_baseline_text
+from runs.running.baselines import NO_BASELINE, BaselineOutputs, no_baseline_text
 from runs.target_kinds import target_kinds
 
 
@@ -237,9 +237,6 @@ def unscorable_warnings(root: EvaluatorSpec, groups: Iterable[CaseGroup]) -> tup
         *sentences[:MAX_NAMED],
         *([f"The same applies to {more} more evaluators."] if more > 0 else ()),
     )
-
-
-NO_BASELINE = "there is no baseline"
 
 
 def uncompared_cases(request: EstimateRequest) -> Mapping[str, str]:

@@ -43,7 +43,7 @@ from runs.models.results import ENDED_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.stored import decode_leaf_scores
 from runs.models.suites import Case, Suite, SuiteDraft
-from runs.running.baselines import BaselineOutputs, no_baseline_text
+from runs.running.baselines import NO_BASELINE, BaselineOutputs, no_baseline_text
 from runs.running.retrying import HAS_OUTPUT
 from runs.running.rules import RunRules, apply_rules
 from runs.running.services import DEFAULT_CONCURRENCY, freeze
@@ -61,8 +61,7 @@ OTHER_INPUT = "the input of the case is another now, so the stored output answer
 NOTHING_CHOSEN = "No result is chosen. Change the cases or the filter."
 # The reason to judge what stands but has no score.
 NO_SCORE = "no score in the source"
-# Why an evaluator that compares outputs with a baseline's gives no score of the whole run.
-NO_BASELINE = "no baseline to compare with"
+# As NO_BASELINE, why an evaluator that compares outputs with a baseline's gives no score of the whole run.
 IS_BASELINE = "the run is the baseline itself"
 
 
