@@ -240,7 +240,7 @@ def unscorable_warnings(root: EvaluatorSpec, groups: Iterable[CaseGroup]) -> tup
 
 
 def uncompared_cases(request: EstimateRequest) -> Mapping[str, str]:
-    """Return by key of each chosen case, whose output could be compared with none of a baseline, why not."""
+    """Return why outputs of chosen cases cannot be compared with a baseline's, by key; other cases are left out."""
     cases = dict(request.choice.read(_current_cases(request.suite), "pk"))
     number = request.baseline.number if request.baseline else request.suite.baseline_number
     if number is None:

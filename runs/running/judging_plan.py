@@ -409,7 +409,7 @@ class Decisions:
         ids = {pk for row in results for pk in (row.ran, row.case)}
         light = Case.objects.only("key", "evaluators", "evaluators_append", "expected_outcomes")
         self.cases = light.in_bulk(list(ids))
-        # Why the output of a case can be compared with none of a baseline; those that can are left out.
+        # By case, why its output cannot be compared with a baseline's; other cases are left out.
         self.lacks = self._lacks(source, {row.case for row in results})
         self.trees: dict[Any, tuple[JudgedTree, KeptScores]] = {}
 
