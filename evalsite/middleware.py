@@ -28,6 +28,7 @@ from runs.engine.plan import UnreadableSnapshotError
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Suite
+from runs.models.temporary import CaseUpload, ReviewUpload
 
 NUL, ESCAPED_NUL = "\0", "%00"
 # Share links, which open without an account, start with this path.
@@ -193,7 +194,10 @@ def refuse_nul(
 
 
 # What somebody may delete after a request has read it, and before it changes anything.
-DELETABLE = (Suite.DoesNotExist, Run.DoesNotExist, Result.DoesNotExist)
+DELETABLE = (
+    *(Suite.DoesNotExist, Run.DoesNotExist, Result.DoesNotExist),
+    *(CaseUpload.DoesNotExist, ReviewUpload.DoesNotExist),
+)
 
 
 class UnavailableDataMiddleware:

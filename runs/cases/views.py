@@ -470,6 +470,6 @@ def case_table_rejected(request: MemberRequest, pk: UUID) -> StreamingHttpRespon
 
 
 def _own(request: MemberRequest, pk: UUID) -> CaseUpload:
-    """Return an upload of this member; raises Http404 for any other."""
-    uploads = CaseUpload.objects.select_related("suite")
+    """Return an upload of this member; raises Http404 for any other, and for one of a deleted suite."""
+    uploads = CaseUpload.objects.select_related("suite").exclude(suite__is_deleted=True)
     return get_object_or_404(uploads, pk=pk, owner=request.user)

@@ -19,8 +19,11 @@ from runs.cases.preview import RowChoices
 from runs.cases.services import add_case, change_case, restore_case
 from runs.cases.uploads import UploadedTable
 from runs.formats.table_cases import TableReading
+from runs.models.removals import RemovalPart
 from runs.models.suites import Suite, SuiteVersion
 from runs.models.temporary import CaseUpload
+from runs.retention.queries import Selection
+from runs.retention.services import begin_removal
 from runs.specs.suites import CaseSpec
 from tests.support.factories import make_case, make_run, make_suite, make_user
 
@@ -482,3 +485,41 @@ class TestNewSuite:
         assert answer.status_code == 422
         assert "There is already a suite “refunds-2”." in answer.content.decode()
         assert self.send(editor).status_code == 422
+
+
+class TestGoneMeanwhile:
+    """A file that a newer one displaces, or that goes with its suite, after a request has found it."""
+
+    @pytest.mark.parametrize("page", ["case-table", "case-table-store"])
+    def test_what_was_changed_in_its_rows_is_not_found(
+        self, editor: Client, suite: Suite, monkeypatch: pytest.MonkeyPatch, page: str
+    ) -> None:
+        kept, read_cases = uploaded(editor, suite), UploadedTable.read_cases
+
+        def delete_then_read(table: UploadedTable, *arguments: Any) -> dict[int, CaseSpec]:
+            CaseUpload.objects.all().delete()
+            return read_cases(table, *arguments)
+
+        monkeypatch.setattr(UploadedTable, "read_cases", delete_then_read)
+        sent = {**MAPPED, "shown": "0"}
+        assert editor.post(place(kept, page), sent).status_code == 404
+
+    def test_its_cases_are_not_stored(
+        self, editor: Client, suite: Suite, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kept = uploaded(editor, suite)
+        monkeypatch.setattr(
+            UploadedTable, "keep", lambda table, reading: CaseUpload.objects.all().delete()
+        )
+        assert editor.post(place(kept, "case-table-store"), MAPPED).status_code == 404
+        assert not suite.cases.exists()
+
+    @pytest.mark.parametrize("is_stored", [False, True])
+    def test_the_page_of_a_file_of_a_deleted_suite_opens_no_error(
+        self, editor: Client, suite: Suite, is_stored: bool
+    ) -> None:
+        kept = uploaded(editor, suite)
+        if is_stored:
+            editor.post(place(kept, "case-table-store"), {**MAPPED, "leave_out": "on"})
+        begin_removal(Selection(RemovalPart.RUN, suite, [], is_whole_suite=True), by=None)
+        assert editor.get(place(kept)).status_code == 404

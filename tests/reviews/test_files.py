@@ -24,6 +24,7 @@ from runs.models.temporary import ReviewUpload
 from runs.results.result_state import result_url
 from runs.reviews.judge_agreement import suite_agreement
 from runs.reviews.services import ReviewDecision, decide, undo
+from runs.reviews.views import StoreReviewsForm
 from tests.support.factories import make_user
 from tests.support.members import make_client, make_member
 from tests.support.queue import item_of, queued_run
@@ -323,3 +324,18 @@ def test_the_command_line_stores_all_or_nothing(
     decision_message = capsys.readouterr().out
     for part in ("exit codes:", "evalsite import_reviews reviews.jsonl", "--dry-run"):
         assert part in decision_message
+
+
+def test_a_file_that_a_newer_one_displaces_meanwhile_is_not_found(
+    run: Run, editor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide(item_of(run), ReviewDecision(Verdict.PASS), by=make_user(role="reviewer"))
+    upload(editor, export(editor, "jsonl"))
+    address, is_valid = f"{IMPORT}{ReviewUpload.objects.get().pk}/", StoreReviewsForm.is_valid
+
+    def displace_then_validate(form: StoreReviewsForm) -> bool:
+        ReviewUpload.objects.all().delete()
+        return is_valid(form)
+
+    monkeypatch.setattr(StoreReviewsForm, "is_valid", displace_then_validate)
+    assert editor.post(address, {"leave_out": "on"}).status_code == 404
