@@ -120,6 +120,8 @@ class Installation:
             return [[pid, *descendants(pid)] for pid in pids]
 
         wait_until(lambda: any(self.claimed_by(*family) for family in families()))
+        every = (self.site.web, *self.site.workers, *self.site.commands)
+        killed = [process for process in every if process.is_running and process.pid in pids]
         # Stopped, they start no others.
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -134,6 +136,9 @@ class Installation:
         for each in everybody:
             os.kill(each, signal.SIGKILL)
         wait_until(lambda: not are_alive(everybody))
+        # What looks dead counts as running until the last of its threads is gone.
+        for process in killed:
+            process.wait()
 
     def logs(self) -> str:
         """Return the end of every log."""
