@@ -21,6 +21,7 @@ from evaluators.kinds._base import (
     Step,
 )
 from evaluators.kinds._json_paths import describe
+from evaluators.kinds.script.program import check_command_length
 from evaluators.reading.json import read_json
 from evaluators.scoring.types import Usage
 from runs.engine.ports import Cause, TargetFailure
@@ -202,6 +203,7 @@ MAX_TIMEOUT_S = 3600
 SHELL = re.compile(r"[^\w\s@%+=:,./-]|\n|^\s*\w+=")
 # The name of the file that holds the program if the command is its text.
 OWN_TEXT = "agent"
+TEXT_START = "#!"
 CASE = {"id": "{{case_id}}", "input": "{{input}}", "messages": "{{messages}}"}
 SWITCHED_OFF = (
     "scripts and commands are switched off on this site; its operator can set EVALSITE_SCRIPTS=1"
@@ -265,6 +267,9 @@ class CommandConfig(TargetConfig):
         command = value.replace("\r\n", "\n").strip()
         if not command or "\0" in command:
             raise ValueError("Name the program to run, such as python3 agent.py")
+        # The text of a program becomes a file.
+        if not command.startswith(TEXT_START):
+            check_command_length([command])
         return command
 
     @field_validator("folder")
@@ -293,7 +298,7 @@ class CommandConfig(TargetConfig):
     @property
     def is_text(self) -> bool:
         """Tell whether the command is the text of a program instead of its name."""
-        return self.command.startswith("#!")
+        return self.command.startswith(TEXT_START)
 
 
 @target_kind(label="Command", icon="i-terminal", config=CommandConfig, uses_sandbox=True)

@@ -31,6 +31,7 @@ from runs.running.retrying import stop_run
 from runs.running.services import start_run
 from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import TargetContext
+from runs.target_kinds.command import CommandConfig
 from tests.evaluators.sandbox.offers import processes_named
 from tests.support.factories import make_case, make_suite, make_target
 from tests.support.run_workers import work_in_thread
@@ -365,3 +366,10 @@ def test_a_run_that_is_stopped_ends_its_programs(settings):
     assert processes_named(mark) == []
     run.refresh_from_db()
     assert (run.status, run.done_count) == ("stopped", 0)
+
+
+def test_a_command_that_is_too_long_to_be_started_is_refused():
+    with pytest.raises(ValidationError, match="100,000 bytes is the limit of a command"):
+        CommandConfig(command="echo " + "x" * 100_000)
+    # The text of a program is written to a file.
+    assert CommandConfig(command="#!/bin/sh\n" + "#" * 100_000).is_text

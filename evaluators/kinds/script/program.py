@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from posixpath import dirname, normpath
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 # The interpreters of files that have no `#!` line.
 INTERPRETERS = {
@@ -163,6 +163,8 @@ SHELL_BUILTINS = frozenset(
     ]
 )
 PROGRAM = ("command", "script")
+# Linux starts no program with an argument of 128 KB or more.
+MAX_COMMAND_BYTES = 100_000
 NAMES = {
     **{"cmd": "command", "run": "script", "code": "script", "path": "script"},
     **{"timeout": "timeout_s", "timeout_seconds": "timeout_s"},
@@ -211,10 +213,26 @@ class ScriptSettings(BaseModel):
         """Make a list a command and a text a script, whichever of the two settings holds it."""
         return normalise_program(values) if isinstance(values, Mapping) else values
 
+    @field_validator("command")
+    @classmethod
+    def _can_be_started(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        check_command_length(command)
+        return command
+
     @property
     def program_problem(self) -> str:
         """Return what is wrong with the program, "" for nothing."""
         return "" if self.command or self.script.strip() else "needs a command or a script"
+
+
+def check_command_length(command: Sequence[str]) -> None:
+    """Raise ValueError for a command that is too long to be started."""
+    size = sum(len(part.encode("utf-8", "surrogatepass")) + 1 for part in command)
+    if size > MAX_COMMAND_BYTES:
+        raise ValueError(
+            f"{MAX_COMMAND_BYTES:,} bytes is the limit of a command, and this one has {size:,}; "
+            "put the program into a script or a file"
+        )
 
 
 Protocol = Literal["env", "stdin"]

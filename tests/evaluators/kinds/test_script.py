@@ -414,3 +414,11 @@ def test_a_crash_is_told_with_what_was_printed() -> None:
         'the script ended with exit code 1; stdout ends: {"score": 0, "reasoning": "no input"}'
     )
     assert said(replace(failed, stderr="boom")).reason.endswith("; stderr ends: boom")
+
+
+def test_a_command_that_is_too_long_to_be_started_is_refused() -> None:
+    with pytest.raises(InvalidConfigError) as refused:
+        read_config("script", {"command": ["python3", "-c", "é" * 50_000]}, evaluator="pii")
+
+    assert "100,000 bytes is the limit of a command, and this one has 100,012" in str(refused.value)
+    assert read_config("script", {"script": "#" * 100_001 + "\necho 1"})
