@@ -18,6 +18,8 @@ from runs.formats.yaml import YamlDocument, describe_value
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, most_similar
 
 MAX_PROBLEMS = 500
+MAX_WARNINGS = 1_000
+MAX_KEYS = 1_000
 MAX_MISTYPED_KEYS = 100
 
 
@@ -38,6 +40,7 @@ class Reading:
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     refused: list[Path] = field(default_factory=list)
     shared_characters: int = 0
+    warnings_left_out: int = 0
     generation: Generation = Generation.OWN
     passing_score: float = PASSING_SCORE
 
@@ -58,9 +61,20 @@ class Reading:
         """Return the problems in the order of the file."""
         return sorted(self.problems, key=lambda problem: (problem.file, problem.line))
 
+    def warnings_in_order(self) -> tuple[Problem, ...]:
+        """Return the warnings in the order of the file, and last how many were left out."""
+        noted = sorted(self.warnings, key=lambda warning: (warning.file, warning.line))
+        if not self.warnings_left_out:
+            return tuple(noted)
+        message = f"{self.warnings_left_out:,} more notes like these are left out"
+        return (*noted, Problem(message, self.document.file))
+
     def warn(self, path: Path, message: str, *, case: str = "") -> None:
-        """Note something that was kept without being understood."""
-        self.warnings.append(self.problem(path, message, case=case))
+        """Note something that was kept without being understood; of very many only the first are noted."""
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(self.problem(path, message, case=case))
+        else:
+            self.warnings_left_out += 1
 
     def check_environment(self, value: Any, path: Path, *, case: str = "") -> None:
         """Refuse what AgentV fills in from the environment; in other files, note that it is not filled in.
@@ -154,6 +168,10 @@ class Fields:
         if not isinstance(value, Mapping):
             self.refuse("", f"expected a mapping of keys, but found {describe_value(value)}")
             return
+        if len(value) > MAX_KEYS:
+            message = f"has {len(value):,} keys; {MAX_KEYS:,} is the limit. Put data of your own under metadata"
+            self.refuse("", message)
+            raise UnreadableFileError(reading.in_order())
         for key, part in value.items():
             name = normal_spelling(key)
             if name in self._left:
@@ -302,7 +320,8 @@ class Fields:
             name = normal_spelling(key)
             if not (self.case and name in READ_BY_EVALUATORS):
                 message = "is not used by Evalsite and is kept with the metadata"
-                self.warn(key, message + did_you_mean(name, known))
+                is_noted = len(self.reading.warnings) < MAX_WARNINGS
+                self.warn(key, message + did_you_mean(name, known) if is_noted else message)
         return self.rest()
 
     def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:

@@ -289,7 +289,7 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
         cases=cases,
         metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
         files=dict(sorted(reading.used_files.items())),
-        warnings=tuple(sorted(reading.warnings, key=lambda warning: (warning.file, warning.line))),
+        warnings=reading.warnings_in_order(),
     )
 
 

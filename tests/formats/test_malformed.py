@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from runs.files.importing import import_suite
 from runs.formats import suite_files
+from runs.formats.reading import MAX_KEYS, MAX_WARNINGS
 from runs.specs.problems import Problem, UnreadableFileError
 from tests.support.factories import make_user
 
@@ -278,3 +279,38 @@ def test_the_import_tells_it_and_leaves_nothing_behind(bad: Bad, editor: Client)
     problem = first_problem(answer.context["form"].problems, bad)
     assert (problem.line, problem.case, problem.key) == (bad.line, bad.case, bad.key)
     assert stored() == before
+
+
+def test_a_mapping_with_very_many_keys_is_refused_before_they_are_read() -> None:
+    keys = "".join(f"k{n}: 1\n" for n in range(MAX_KEYS + 1))
+
+    for text in (f"{CASE}{keys}", f"{CASE}    k: 1\n    " + keys.replace("\n", "\n    ")):
+        with pytest.raises(UnreadableFileError) as refusal:
+            suite_files.read_suite(text.encode(), file=FILE)
+        [problem] = refusal.value.problems
+        assert "the limit. Put data of your own under metadata" in problem.message
+        assert problem.line > 0
+
+
+def test_data_under_metadata_may_have_any_number_of_keys() -> None:
+    metadata = "".join(f"  k{n}: 1\n" for n in range(MAX_KEYS + 1))
+
+    suite = suite_files.read_suite(f"{CASE}metadata:\n{metadata}".encode(), file=FILE)
+
+    assert len(suite.metadata) == MAX_KEYS + 1
+
+
+def test_of_very_many_unknown_keys_the_first_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr(
+        "runs.specs.problems.get_close_matches", lambda name, *_: compared.append(name) or []
+    )
+    case = "  - {{id: C{}, input: hi, " + ", ".join(f"own_{n}: 1" for n in range(50)) + "}}\n"
+    text = "name: shop\ntests:\n" + "".join(case.format(n) for n in range(100))
+
+    suite = suite_files.read_suite(text.encode(), file=FILE)
+
+    assert len(suite.cases[-1].metadata) == 50
+    assert len(suite.warnings) == MAX_WARNINGS + 1
+    assert suite.warnings[-1].message == "4,000 more notes like these are left out"
+    assert len(compared) <= MAX_WARNINGS
