@@ -98,18 +98,45 @@ def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class ChangedValueRow:
-    """One value, old and new; None for no value. `lines` show two texts side by side."""
+    """One value, old and new; None for no value. `lines` show two texts side by side.
+
+    `is_left_out` tells that its texts were not compared, because the page has too many long ones.
+    """
 
     name: str
     old: str | None
     new: str | None
     lines: tuple[DiffLine, ...] | None = None
+    is_left_out: bool = False
 
     @property
     def is_long(self) -> bool:
         """Tell whether it needs its own line."""
         values = (self.old, self.new)
         return any(text and (len(text) > LONG_VALUE or "\n" in text) for text in values)
+
+
+# In pairs of characters: some 20 of the longest texts, or thousands of short ones. All of 500 would take 20 seconds.
+MAX_COMPARED_PAIRS = 200_000_000
+
+
+class ChangedValues:
+    """The changed values of one page; their texts are compared until that has cost enough."""
+
+    def __init__(self) -> None:
+        """Begin a page."""
+        self._left = MAX_COMPARED_PAIRS
+
+    def row(self, name: str, old: str | None, new: str | None, *, is_text: bool) -> ChangedValueRow:
+        """Return the row of a value; `is_text` says whether it is one to compare."""
+        lines, is_left_out = None, False
+        if is_text and old and new and len(old) + len(new) <= MAX_TEXT_LENGTH:
+            pairs = len(old) * len(new)
+            is_left_out = pairs > self._left
+            if not is_left_out:
+                self._left -= pairs
+                lines = text_diff(old, new)
+        return ChangedValueRow(name, old, new, lines, is_left_out)
 
 
 def _are_alike(expected: str, output: str) -> bool:

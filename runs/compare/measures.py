@@ -39,7 +39,7 @@ from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
 from runs.suites.differences import FileChange, compare_specs
 from runs.suites.version_pages import ChangedEvaluatorRow, setting_rows
-from runs.texts import ChangedValueRow, text_diff
+from runs.texts import ChangedValueRow, ChangedValues
 
 # The ends that an axis can have; the last one is the whole scale.
 AXIS_OF_POINTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
@@ -393,6 +393,7 @@ class ConfigurationComparison:
 
 def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComparison:
     """Compare the frozen settings of two runs; no query."""
+    page = ChangedValues()
     before, after = baseline.snapshot, candidate.snapshot
     policy: Sequence[ChangedValueRow] = ()
     evaluators: Sequence[ChangedEvaluatorRow] = ()
@@ -400,12 +401,12 @@ def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComp
     # Most runs that are compared differ in their target alone.
     if any(before.get(name) != after.get(name) for name in FROZEN):
         difference = compare_specs(_frozen(before), _frozen(after))
-        policy, evaluators = setting_rows(difference, (baseline.scale, candidate.scale))
+        policy, evaluators = setting_rows(difference, (baseline.scale, candidate.scale), page)
         files = difference.files
     parts = (
-        ("Target", _rows(_flat(before["target"]), _flat(after["target"]))),
-        ("Judge", _rows(_flat(_judge(before)), _flat(_judge(after)))),
-        ("Prompt versions", _rows(_flat(before["prompts"]), _flat(after["prompts"]))),
+        ("Target", _rows(_flat(before["target"]), _flat(after["target"]), page)),
+        ("Judge", _rows(_flat(_judge(before)), _flat(_judge(after)), page)),
+        ("Prompt versions", _rows(_flat(before["prompts"]), _flat(after["prompts"]), page)),
         ("Policy", policy),
     )
     return ConfigurationComparison(
@@ -441,9 +442,11 @@ def _pairs(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
             yield label, as_text(value)[:MAX_VALUE_LENGTH]
 
 
-def _rows(before: Mapping[str, str], after: Mapping[str, str]) -> list[ChangedValueRow]:
+def _rows(
+    before: Mapping[str, str], after: Mapping[str, str], page: ChangedValues
+) -> list[ChangedValueRow]:
     return [
-        ChangedValueRow(name, old, new, text_diff(old, new) if old and new and " " in old else None)
+        page.row(name, old, new, is_text=" " in (old or ""))
         for name in dict.fromkeys((*before, *after))
         for old, new in ((before.get(name), after.get(name)),)
         if old != new

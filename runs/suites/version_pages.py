@@ -37,7 +37,7 @@ from runs.suites.queries import (
     policy_gates,
     policy_words,
 )
-from runs.texts import ChangedValueRow, text_diff
+from runs.texts import ChangedValueRow, ChangedValues
 
 NAMES: Mapping[str, str] = {
     "title": "Title",
@@ -392,11 +392,12 @@ def version_comparison(
 
 
 def setting_rows(
-    difference: VersionDifference, scales: tuple[int, int]
+    difference: VersionDifference, scales: tuple[int, int], page: ChangedValues | None = None
 ) -> tuple[list[ChangedValueRow], list[ChangedEvaluatorRow]]:
-    """Return the differences in texts and policy, and those of each evaluator."""
-    values = list(_values((*difference.texts, *difference.policy), scales))
-    return values, list(_evaluators(difference, scales))
+    """Return the differences in texts and policy, and those of each evaluator; `page` if it has more values."""
+    page = page or ChangedValues()
+    values = list(_values((*difference.texts, *difference.policy), scales, page))
+    return values, list(_evaluators(difference, scales, page))
 
 
 def version_choices(suite: Suite) -> Sequence[tuple[int, str]]:
@@ -408,16 +409,16 @@ def _scale(version: SuiteVersion) -> int:
     return version.spec.policy.scale
 
 
-def _values(changes: Sequence[Change], scales: tuple[int, int]) -> Iterator[ChangedValueRow]:
+def _values(
+    changes: Sequence[Change], scales: tuple[int, int], page: ChangedValues
+) -> Iterator[ChangedValueRow]:
     for change in changes:
         old, new = (
             value_text(change.name, change.old, scales[0]),
             value_text(change.name, change.new, scales[1]),
         )
-        lines = None
-        if old and new and isinstance(change.new, str) and " " in old and " " in new:
-            lines = text_diff(old, new)
-        yield ChangedValueRow(value_label(change.name), _cut(old), _cut(new), lines)
+        is_text = isinstance(change.new, str) and " " in (old or "") and " " in (new or "")
+        yield page.row(value_label(change.name), _cut(old), _cut(new), is_text=is_text)
 
 
 def _cut(text: str | None) -> str | None:
@@ -425,7 +426,7 @@ def _cut(text: str | None) -> str | None:
 
 
 def _evaluators(
-    difference: VersionDifference, scales: tuple[int, int]
+    difference: VersionDifference, scales: tuple[int, int], page: ChangedValues
 ) -> Iterator[ChangedEvaluatorRow]:
     for change in difference.evaluators:
         kind = all_kinds().get(change.kind)
@@ -435,7 +436,7 @@ def _evaluators(
             old_path=_old_path(change),
             icon=kind.icon if kind else "e-code",
             label=kind.label if kind else f"{change.kind}, unknown here",
-            values=list(_values(change.changes, scales)),
+            values=list(_values(change.changes, scales, page)),
         )
 
 

@@ -140,6 +140,28 @@ class TestComparing:
     def test_nothing_differs_from_itself(self, viewer_client: Client, shop: Suite) -> None:
         assert "No differences" in page(viewer_client, f"{COMPARE}?from=2&to=2")
 
+    def test_of_very_many_long_texts_the_first_are_compared(
+        self, viewer_client: Client, shop: Suite
+    ) -> None:
+        for number, word in ((4, "kind"), (5, "rude")):
+            prompt = "It is so.\n" * 290 + f"Is it {word}?"
+            leaves = [
+                {"name": f"e{n}", "kind": "llm_judge", "config": {"prompt": prompt}}
+                for n in range(60)
+            ]
+            content = shop.versions.get(number=3).content
+            content["evaluators"] |= {"children": leaves}
+            SuiteVersion.objects.create(
+                suite=shop, number=number, content=content, content_hash=word
+            )
+
+        found = page(viewer_client, f"{COMPARE}?from=4&to=5")
+
+        compared = found.count("<ins>rude</ins>")
+        assert 10 <= compared < 60
+        assert found.count("Not compared word by word") == 60 - compared
+        assert found.count("Is it rude?") == 60 - compared
+
     def test_two_ticked_versions_become_an_address(
         self, viewer_client: Client, shop: Suite
     ) -> None:
