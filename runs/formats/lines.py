@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from io import BytesIO
 from typing import Any
 
 from evaluators.kinds._refusals import normal_spelling
@@ -24,6 +25,9 @@ from runs.formats.yaml import refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+FROM_FIRST_SIGN = re.compile(rb"\S[^\n]*")
+# Of a whole file, once it is read: much of nothing takes memory too.
+MAX_HELD_BYTES = 500 * 1024 * 1024
 
 
 class UnreadableLineError(ValueError):
@@ -54,10 +58,27 @@ def with_plain_numbers(value: Any) -> Any:
 
 
 def numbered_lines(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not blank with their numbers from 1; only a line feed ends a line."""
-    for number, raw in enumerate(BytesIO(content.removeprefix(BYTE_ORDER_MARK)), 1):
-        if raw.strip():
-            yield number, raw.removesuffix(b"\n")
+    """Yield the lines that are not blank with their numbers from 1; only a line feed ends a line.
+
+    Blank lines are skipped without a look at each: a file of nothing else has hundreds of millions.
+    """
+    content = content.removeprefix(BYTE_ORDER_MARK)
+    number, end = 1, 0
+    for found in FROM_FIRST_SIGN.finditer(content):
+        number += content.count(b"\n", end, found.start())
+        start = max(end, content.rfind(b"\n", end, found.start()) + 1)
+        end = found.end()
+        yield number, content[start:end]
+
+
+def held_bytes(value: Any) -> int:
+    """Return how much memory a value takes; keys of objects are shared."""
+    parts: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, list | tuple):
+        parts = value
+    return sys.getsizeof(value) + sum(map(held_bytes, parts))
 
 
 def read_object(raw: bytes) -> dict[str, Any]:
@@ -88,6 +109,15 @@ MAX_PROBLEMS = 100
 MAX_FILE_VALUES = 4 * MAX_VALUES
 
 
+def refuse_values(text: str, file: str) -> None:
+    """Raise UnreadableFileError for a file of JSON whose values would fill the memory, before any is read."""
+    try:
+        refuse_excess(text, MAX_FILE_VALUES)
+    except TooManyValuesError as error:
+        message = f"{error}; split it into several files"
+        raise UnreadableFileError([Problem(message, file)]) from error
+
+
 @dataclass(slots=True)
 class LinedCases:
     """The cases of a file, where each value stands, and what is wrong with lines."""
@@ -104,11 +134,7 @@ def read_lined(content: bytes, file: str, key: str) -> LinedCases:
     Unreadable lines become problems. Raises UnreadableFileError for a file that is or holds too much.
     """
     refuse_size(content, file)
-    try:
-        refuse_excess(content.decode(errors="replace"), MAX_FILE_VALUES)
-    except TooManyValuesError as error:
-        message = f"{error}; split it into several files"
-        raise UnreadableFileError([Problem(message, file)]) from error
+    refuse_values(content.decode(errors="replace"), file)
     cases = LinedCases()
     for number, raw in numbered_lines(content):
         at: Path = (key, len(cases.cases))

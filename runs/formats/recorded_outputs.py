@@ -12,12 +12,15 @@ from typing import Any
 from evaluators.kinds._refusals import normal_spelling
 from runs.formats.lines import (
     LINES_SUFFIXES,
+    MAX_HELD_BYTES,
     Form,
+    held_bytes,
     numbered_lines,
     read_object,
     wrong_content_problem,
 )
 from runs.formats.reading import Fields
+from runs.formats.shared_texts import MAX_CASES
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean
 from runs.target_kinds._outputs import output_from_json, read_conversation
 
@@ -159,11 +162,15 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
     """Return the recorded outputs of a file, blank lines left out.
 
     Raises UnreadableFileError with line and reason for each line that is not a JSON object, has no id or
-    no readable output, or repeats another's id; a file of cases or results is only one problem.
+    no readable output, or repeats another's id, up to 100 of them, and for a file that is too much for the
+    memory; a file of cases or results is only one problem.
     """
     outputs: dict[str, RecordedLine] = {}
     problems: list[Problem] = []
+    held = 0
     for number, raw in numbered_lines(content):
+        if len(problems) >= MAX_PROBLEMS:
+            break
         try:
             line = _line(raw, number)
         except (ValueError, TypeError, AttributeError) as error:
@@ -176,13 +183,19 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
             problems.append(Problem(message, file, number, line.key))
             continue
         outputs[line.key] = line
+        held += held_bytes(line.output)
+        if len(outputs) > MAX_CASES or held > MAX_HELD_BYTES:
+            size = f"{MAX_CASES:,} outputs or {MAX_HELD_BYTES // 1024**2} MB in memory"
+            message = f"the file has more than {size}; split it over several targets"
+            problems.append(Problem(message, file, number))
+            break
     if not outputs and not problems:
         problems.append(
             Problem("the file contains no outputs; write one per line, with id and output", file)
         )
     if problems:
         only = wrong_content_problem(content, file, Form.OUTPUTS)
-        raise UnreadableFileError([only] if only else problems[:MAX_PROBLEMS])
+        raise UnreadableFileError([only] if only else problems)
     return tuple(outputs.values())
 
 

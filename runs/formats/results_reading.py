@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,7 +15,13 @@ from evaluators.scoring.hybrid import SCALE
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.types import OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
-from runs.formats.lines import UnreadableLineError, numbered_lines, read_object
+from runs.formats.lines import (
+    MAX_HELD_BYTES,
+    UnreadableLineError,
+    held_bytes,
+    numbered_lines,
+    read_object,
+)
 from runs.formats.result_evaluators import (
     FileLine,
     ResultFields,
@@ -32,8 +37,8 @@ from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import MAX_CASE_TAG_LENGTH
 
 MAX_PROBLEMS = 100
-# Much of nothing takes memory too: 200,000 results of 25 bytes each took 1.9 GB until they were stored.
-MAX_RESULTS, MAX_HELD_BYTES = 100_000, 500 * 1024 * 1024
+# 200,000 results of 25 bytes each took 1.9 GB until they were stored.
+MAX_RESULTS = 100_000
 MAX_KEY_LENGTH, MAX_TARGET_LENGTH, MAX_TITLE_LENGTH = 200, 120, 300
 ID = ("eval_id", "test_id", "case_id", "id")
 EVALUATORS = ("evaluator_results", "scores", "evaluators")
@@ -98,7 +103,7 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
             place.refuse(str(error))
             continue
         _read_line(reading, place, ResultFields(values, place), number)
-        held += _held_bytes(values)
+        held += held_bytes(values)
         if len(reading.found) > MAX_RESULTS or held > MAX_HELD_BYTES:
             size = f"{MAX_RESULTS:,} results or {MAX_HELD_BYTES // 1024**2} MB in memory"
             place.refuse(f"the file has more than {size}; split it into several")
@@ -114,16 +119,6 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
     if reading.problems:
         raise UnreadableFileError(reading.problems[:MAX_PROBLEMS])
     return ReadResults(tuple(reading.found), (*notes, *_notes(reading)))
-
-
-def _held_bytes(value: Any) -> int:
-    """Return how much memory a value takes; keys of objects are shared."""
-    parts: Iterable[Any] = ()
-    if isinstance(value, Mapping):
-        parts = value.values()
-    elif isinstance(value, list | tuple):
-        parts = value
-    return sys.getsizeof(value) + sum(map(_held_bytes, parts))
 
 
 Rows = Iterable[tuple[int, bytes | Mapping[str, Any]]]

@@ -13,7 +13,13 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from evaluators.reading.json import storable
-from runs.formats.lines import UnreadableLineError, numbered_lines, read_object, with_plain_numbers
+from runs.formats.lines import (
+    UnreadableLineError,
+    numbered_lines,
+    read_object,
+    refuse_values,
+    with_plain_numbers,
+)
 from runs.formats.yaml import CONTAINS_NUL, refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
 
@@ -169,6 +175,8 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     """
     text, encoding = table_text(content, file)
     begins = text.lstrip()[:1]
+    if begins in ("{", "["):
+        refuse_values(text, file)
     if begins == "{":
         table = _table_from_objects(_lined(text), ("JSON Lines", encoding), file)
     elif begins == "[":

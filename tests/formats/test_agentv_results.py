@@ -353,6 +353,7 @@ def test_a_file_of_too_many_values_is_refused_before_they_take_memory(
 ) -> None:
     for module in (results_reading, _base):
         monkeypatch.setattr(module, "MAX_RESULT_VALUES", 50)
+    monkeypatch.setattr(lines, "MAX_FILE_VALUES", 50)
     monkeypatch.setattr(lines, "read_json", partial(read_json, max_values=50))
     with pytest.raises(UnreadableFileError) as refusal:
         read_results(text.encode(), file="r.json")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.formats import tables
+from runs.formats import lines, tables
 from runs.formats.table_cases import ReadCases, read_cases, rejected_csv
 from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import read_table
@@ -392,3 +392,13 @@ def test_tables_that_unfold_are_refused(
         monkeypatch.setattr(tables, "MAX_CELLS", 30)
     with pytest.raises(UnreadableFileError, match=message):
         read_table(content.encode())
+
+
+@pytest.mark.parametrize("content", ['[{"a": [%s]}]', '{"a": [%s]}', '{"a": 1}\n{"a": [%s]}'])
+def test_a_table_of_very_many_values_is_refused_before_it_is_read(
+    content: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_FILE_VALUES", 20)
+    monkeypatch.setattr(tables, "read_object", lambda _: pytest.fail("a row was read"))
+    with pytest.raises(UnreadableFileError, match="more than 20 values; split it"):
+        read_table((content % ",".join(["[]"] * 20)).encode())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runs.formats import recorded_outputs
+from runs.formats.lines import numbered_lines
 from runs.formats.recorded_outputs import RecordedLine, read_outputs, write_outputs
 from runs.specs.problems import UnreadableFileError
 
@@ -78,6 +82,37 @@ def test_every_bad_line_is_named() -> None:
         read_outputs(b"{\n{}\n\xff")
 
     assert [problem.line for problem in refused.value.problems] == [1, 2, 3]
+
+
+def test_of_a_file_of_bad_lines_no_more_is_read_than_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = []
+    monkeypatch.setattr(recorded_outputs, "read_object", lambda raw: read.append(raw) or {})
+    with pytest.raises(UnreadableFileError) as refused:
+        read_outputs(b"x\n" * 5_000)
+
+    assert len(refused.value.problems) == len(read) == 100
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MAX_CASES", 3), ("MAX_HELD_BYTES", 350_000)])
+def test_a_file_of_more_than_memory_holds_is_refused_with_its_line(
+    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [json.dumps({"id": number, "output": "x" * 100_000}) for number in range(5)]
+    content = "\n".join(lines).encode()
+    assert len(read_outputs(content)) == 5
+
+    monkeypatch.setattr(recorded_outputs, limit, most)
+    with pytest.raises(UnreadableFileError, match="line 4: the file has more than .* split it"):
+        read_outputs(content)
+
+
+@given(st.text("\n \r\t\x0b\x0cax\u2028\x85", max_size=40))
+def test_lines_are_numbered_as_an_editor_numbers_them(text: str) -> None:
+    lines = list(enumerate(text.encode().split(b"\n"), 1))
+
+    assert list(numbered_lines(text.encode())) == [line for line in lines if line[1].strip()]
 
 
 def test_an_empty_file_is_refused() -> None:

@@ -14,7 +14,7 @@ from io import BytesIO
 from itertools import count, islice
 from typing import Any
 
-from evaluators.reading.json import TooManyValuesError, read_json, refuse_excess
+from evaluators.reading.json import read_json
 from evaluators.reading.yaml import Path
 from runs.formats.bundles import DAMAGE, open_zip
 from runs.formats.lines import (
@@ -22,6 +22,7 @@ from runs.formats.lines import (
     UnreadableLineError,
     numbered_lines,
     read_object,
+    refuse_values,
     with_plain_numbers,
 )
 from runs.formats.prompt_programs import RunProgram, run_no_program
@@ -91,11 +92,7 @@ class ToolFile:
             yield from self._lines()
 
     def _lines(self) -> Iterator[Row]:
-        try:
-            refuse_excess(self.content.decode(errors="replace"), MAX_RESULT_VALUES)
-        except TooManyValuesError as error:
-            message = f"{error}; split it into several files"
-            raise UnreadableFileError([Problem(message, self.path)]) from error
+        refuse_values(self.content.decode(errors="replace"), self.path)
         for number, raw in numbered_lines(self.content):
             try:
                 yield number, with_plain_numbers(read_object(raw))
