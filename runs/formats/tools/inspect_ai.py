@@ -109,11 +109,13 @@ def _unpack(content: bytes, packed: zipfile.ZipFile, member: zipfile.ZipInfo, mo
         # Loaded here, because hardly any command reads such a log.
         import zstandard
 
-        # zipfile knows zstandard from Python 3.14 on, so the member is cut out by its local header.
-        head = content[member.header_offset :][:LOCAL_HEADER]
+        # zipfile knows zstandard from Python 3.14 on, so the member is cut out by its local header. A view copies
+        # nothing: a log has tens of thousands of members, and each may claim to be as long as the log.
+        log = memoryview(content)
+        head = log[member.header_offset : member.header_offset + LOCAL_HEADER]
         lengths = int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
         start = member.header_offset + LOCAL_HEADER + lengths
-        part = BytesIO(content[start : start + member.compress_size])
+        part = log[start : start + member.compress_size]
         try:
             with zstandard.ZstdDecompressor(max_window_size=MAX_MEMBER_BYTES).stream_reader(
                 part

@@ -12,7 +12,7 @@ import zstandard
 
 from runs.formats.finding import read_suites
 from runs.formats.results_reading import read_results
-from runs.formats.tools import refuse_results
+from runs.formats.tools import inspect_ai, refuse_results
 from runs.specs.problems import UnreadableFileError
 from tests.formats.tools.support import found, given
 
@@ -101,6 +101,29 @@ def log(form):
     return archive(
         {"_journal/start.json": b"{}", **members, "header.json": json.dumps(HEAD).encode()}
     )
+
+
+class Counted(bytes):
+    """The bytes of a file that counts how many of them are copied."""
+
+    copied = 0
+
+    def __getitem__(self, part):
+        found = super().__getitem__(part)
+        if isinstance(part, slice):
+            type(self).copied += len(found)
+        return found
+
+
+def test_a_member_is_unpacked_without_a_copy_of_the_log_around_it():
+    content = Counted(log("eval"))
+    Counted.copied = 0
+    with zipfile.ZipFile(BytesIO(content)) as packed:
+        for member in packed.infolist():
+            # A member may claim to reach to the end of the log, as all others do.
+            member.compress_size = len(content)
+            assert inspect_ai._unpack(content, packed, member, 10_000)
+    assert Counted.copied == 0
 
 
 def test_a_log_without_a_readable_order_keeps_its_own():
