@@ -43,6 +43,11 @@ ANSWER_WITHIN = timedelta(minutes=5)
 CHALLENGE_BYTES = 32
 MAX_PASSKEYS = 20
 MAX_ANSWER_LENGTH = 65_536
+# The parts of an answer that the library makes bytes of: a number would become as many of them.
+AS_BYTES = (
+    *("id", "rawId", "clientDataJSON", "attestationObject", "authenticatorData", "signature"),
+    "userHandle",
+)
 VERIFIED = UserVerificationRequirement.REQUIRED
 # What the library raises for answers that no authenticator gives.
 MALFORMED = (
@@ -256,4 +261,9 @@ def _read_answer(answer: str) -> Mapping[str, Any]:
     read = read_json(answer)
     if not isinstance(read, dict):
         raise ValueError("the answer is not a JSON object")
+    response = read.get("response")
+    for part in (read, response if isinstance(response, dict) else {}):
+        for name in AS_BYTES:
+            if not isinstance(part.get(name), str | None):
+                raise ValueError(f"{name} is not a text")
     return read

@@ -315,6 +315,20 @@ def test_malformed_parts_are_refused(
         assert browser.post(path, sent).status_code == 422
 
 
+@pytest.mark.parametrize("part", ["clientDataJSON", "authenticatorData", "signature", "rawId"])
+def test_a_number_in_place_of_bytes_takes_no_memory(
+    client: Client, key: Authenticator, part: str
+) -> None:
+    options, state = ask_passkey(client, "/login/passkey/question/")
+    answer = json.loads(key.answer(options))
+    for holder in (answer, answer["response"]):
+        holder |= dict.fromkeys(holder.keys() & {part, "id"} if part in holder else (), 10**15)
+    sent = {"answer": json.dumps(answer), "state": state}
+    refused = client.post("/login/passkey/", sent)
+    assert refused.status_code == 422
+    assert "is not a text" in refused.text
+
+
 @pytest.mark.parametrize(
     ("url", "host", "problem"),
     [
