@@ -224,16 +224,20 @@ def select_files(
     Of two files with one path, the later counts. Raises ValueError for too many files and too large ones.
     """
     files: dict[str, bytes] = {}
+    folders: set[str] = set()
     left_out: list[str] = []
     for name, written in named:
         try:
             path = clean_path(name)
             content = read(name, written)
-            _check_place(path, files)
+            _check_folders(path, files)
+            if path in folders:
+                raise ValueError(f"files: {path!r} is a folder with other files in it")
         except ValueError as error:
             left_out.append(f"A file was left out of the answer: {error}")
         else:
             files[path] = content
+            folders.update(_folders(path))
             if len(files) > MAX_FILES:
                 break
     check_files(files)
@@ -243,17 +247,13 @@ def select_files(
     return files, tuple(left_out)
 
 
-def _check_place(path: str, taken: Mapping[str, bytes]) -> None:
-    _check_folders(path, taken)
-    if any(other.startswith(f"{path}/") for other in taken):
-        raise ValueError(f"files: {path!r} is a folder with other files in it")
-
-
 def _check_folders(path: str, taken: Mapping[str, bytes]) -> None:
-    parts = path.split("/")
-    inside = ("/".join(parts[:n]) for n in range(1, len(parts)))
-    if folder := next((folder for folder in inside if folder in taken), ""):
+    if folder := next((folder for folder in _folders(path) if folder in taken), ""):
         raise ValueError(f"files: {folder!r} is a file, so {path!r} cannot be in it")
+
+
+def _folders(path: str) -> list[str]:
+    return [path[:place] for place, sign in enumerate(path) if sign == "/"]
 
 
 def check_files(files: Mapping[str, bytes]) -> None:

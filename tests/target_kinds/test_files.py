@@ -10,6 +10,7 @@ from runs.target_kinds._outputs import (
     check_files,
     files_from_json,
     output_from_json,
+    select_files,
 )
 
 BESIDE = {"fixtures/plan.bin": b"\x00\x01"}
@@ -82,3 +83,22 @@ def test_too_many_files_and_too_large_ones_are_refused():
 def test_an_uploaded_line_names_no_file_of_a_suite():
     with pytest.raises(ValueError, match="only possible in a suite file"):
         files_from_json({"a": {"path": "./fixtures/plan.bin"}})
+
+
+def test_of_files_with_one_path_the_last_counts_however_many_an_answer_has():
+    named = [(f"d/{number % MAX_FILES}", number) for number in range(40_000)]
+    files, left_out = select_files(named, lambda _, number: b"%d" % number)
+
+    assert (len(files), files["d/0"], left_out) == (MAX_FILES, b"39500", ())
+
+
+def test_a_file_in_place_of_a_folder_is_left_out_of_an_answer_in_either_order():
+    named = [("a/b/c", b"1"), ("a/b", b"2"), ("x", b"3"), ("x/y", b"4"), ("a", b"5")]
+    files, left_out = select_files(named, lambda _, content: content)
+
+    assert files == {"a/b/c": b"1", "x": b"3"}
+    assert [text.partition("files: ")[2] for text in left_out] == [
+        "'a/b' is a folder with other files in it",
+        "'x' is a file, so 'x/y' cannot be in it",
+        "'a' is a folder with other files in it",
+    ]
