@@ -467,15 +467,15 @@ def run_document(run: Run) -> RunDoc:
     return RunDoc(**_fields(run))
 
 
-def run_detail_document(run: Run) -> RunDetailDoc:
-    """Describe a run of `with_list_columns` in full."""
-    return RunDetailDoc(**_detail_fields(run, _final_scores(run)))
+def run_detail_document(run: Run, *, url: str = "") -> RunDetailDoc:
+    """Describe a run of `with_list_columns` in full; `url` is the address of its page, by default the path."""
+    return RunDetailDoc(**_detail_fields(run, _final_scores(run), url))
 
 
 def run_file_document(run: Run, *, url: str) -> RunDetailDoc:
     """Describe a run in full, with the whole address of its page."""
     run = with_list_columns(Run.objects.filter(pk=run.pk)).get()
-    return run_detail_document(run).model_copy(update={"url": url})
+    return run_detail_document(run, url=url)
 
 
 def case_documents(run: Run) -> Iterator[RunCaseDoc]:
@@ -507,14 +507,14 @@ def case_summaries(run: Run) -> Iterator[CaseSummary]:
         yield summarise_case(key, list(group), policy)
 
 
-def _fields(run: Run) -> dict[str, Any]:
+def _fields(run: Run, url: str = "") -> dict[str, Any]:
     row = run_row(run)
     return {
         "id": run.pk,
         "name": row.word,
-        "suite": run.suite.slug,
-        "number": run.number,
-        "url": row.url,
+        "suite": row.suite,
+        "number": row.number,
+        "url": url or row.url,
         "target": row.target,
         "judge": row.judge,
         "is_scripted": row.is_scripted,
@@ -552,7 +552,7 @@ def _cost_fields(costs: CostPair) -> dict[str, Any]:
     }
 
 
-def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]], url: str) -> dict[str, Any]:
     costs, over = run_costs(run), run_repetitions(run)
     summary, final = None, None
     if run.summary is not None:
@@ -567,7 +567,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         }
     conclusion = None if run.is_active else conclude(run)
     return {
-        **_fields(run),
+        **_fields(run, url),
         **_cost_fields(costs),
         "exit_code": conclusion.code if conclusion else None,
         "conclusion": conclusion.sentence if conclusion else None,

@@ -96,7 +96,7 @@ class RunsQuery(ListQuery):
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run as lists show it; `campaign` is the name and the address of its campaign.
+    """One run as lists show it; `campaign` is the name and the id of its campaign.
 
     `counts` are its results by state, `verdicts` its cases, none while it is active. It uses the stored scores of
     the run `source_number`, or judges its outputs with `is_judged_again`, and with `measures_judge` only to measure
@@ -104,10 +104,9 @@ class RunRow:
     """
 
     number: int
-    url: str
     is_baseline: bool
+    suite: str
     suite_title: str
-    suite_url: str
     target: str
     judge: str
     is_scripted: bool
@@ -124,12 +123,16 @@ class RunRow:
     created_at: datetime
     started_by: str
     source_number: int | None = None
-    source_url: str = ""
     is_judged_again: bool = False
     measures_judge: bool = False
-    campaign: tuple[str, str] | None = None
+    campaign: tuple[str, int] | None = None
     word: str = ""
     verdicts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Return the path of its page; to ask for the first one loads all pages, which takes a second."""
+        return reverse("runs:run", args=[self.suite, self.number])
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +198,8 @@ def run_row(run: Run) -> RunRow:
     return RunRow(
         number=run.number,
         is_baseline=run.pk == run.suite.baseline_run_id,
-        url=reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number}),
+        suite=run.suite.slug,
         suite_title=run.suite.title,
-        suite_url=reverse("runs:suite", kwargs={"slug": run.suite.slug}),
         target=run.target_name,
         judge=run.judge_name,
         is_scripted=run.is_scripted,
@@ -237,24 +239,19 @@ def case_verdicts(run: Run) -> Mapping[str, int]:
     return {name: counts.get(name, 0) for name in ("pass", "borderline", "fail", "error")}
 
 
-def _campaign(run: Run) -> tuple[str, str] | None:
+def _campaign(run: Run) -> tuple[str, int] | None:
     if run.campaign is None:
         return None
-    name = run.campaign.name or f"Campaign {run.campaign.pk}"
-    return name, reverse("runs:campaign", args=[run.campaign.pk])
+    return run.campaign.name or f"Campaign {run.campaign.pk}", run.campaign.pk
 
 
 def _source(run: Run) -> dict[str, Any]:
     """Return what a row says about the run's source; that may be deleted."""
-    kind = {
+    return {
+        "source_number": vars(run).get("source_number"),
         "is_judged_again": vars(run).get("judged_again") is not None,
         "measures_judge": _measures_judge(run),
     }
-    number = vars(run).get("source_number")
-    if number is None:
-        return kind
-    url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
-    return {"source_number": number, "source_url": url, **kind}
 
 
 def _measures_judge(run: Run) -> bool:
