@@ -221,7 +221,8 @@ def schema_violations(value: Any, schema: Mapping[str, Any]) -> list[str]:
     violations: list[str] = []
     try:
         for error in validator.iter_errors(value):
-            violations.append(f"{error.json_path}: {error.message[:MAX_PROBLEM_LENGTH]}")
+            place = shorten_text(error.json_path)
+            violations.append(f"{place}: {error.message[:MAX_PROBLEM_LENGTH]}")
             if len(violations) == MAX_PROBLEMS:
                 break
     except Unresolvable as error:

@@ -41,10 +41,11 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, kind
-from evaluators.kinds._json import exact_number, find_long_json, format_value
+from evaluators.kinds._json import exact_number, find_long_json, format_value, shorten_text
 from evaluators.kinds._json_paths import PathIndex, format_place
 from evaluators.kinds._text import SlowPatternError
 from evaluators.kinds.field_accuracy.fields import (
+    MAX_PATH_LENGTH,
     FieldRule,
     UncomparableError,
     check_expected,
@@ -216,10 +217,16 @@ async def _row(
         try:
             check_expected(rule, wanted[place])
         except UncomparableError as error:
-            raise UncomparableError(f"{format_place(place)}, compared as {error}") from error
+            raise UncomparableError(f"{_shown_place(place)}, compared as {error}") from error
     passed = len(shown) == len(sides) and await matches(rule, found[place], wanted[place])
-    facts = {"path": format_place(place) or "$", "how": rule.how, "weight": rule.weight}
+    facts = {"path": _shown_place(place), "how": rule.how, "weight": rule.weight}
     return {**facts, "passed": passed, "word": _word(shown, passed), **shown}
+
+
+def _shown_place(place: Place) -> str:
+    """Return a place as a path, cut where it is long: keys of an answer may be, and each value below repeats them."""
+    parts = [part if isinstance(part, int) else shorten_text(part) for part in place]
+    return shorten_text(format_place(parts), MAX_PATH_LENGTH) or "$"
 
 
 def _word(shown: Mapping[str, str], passed: bool) -> str:

@@ -154,3 +154,13 @@ def test_settings_that_cannot_be_meant_are_refused(config: dict[str, Any], said:
         read_config("json_diff", config, evaluator="same")
 
     assert said in str(refused.value)
+
+
+def test_a_long_key_of_an_answer_is_cut_in_the_path_of_each_value_below_it() -> None:
+    answer = {"k" * 100_000: {"n" * 100_000: list(range(300))}}
+    score = score_of("json_diff", {}, context_of(json.dumps(answer), expected_output="{}"))
+
+    assert score.score == 0
+    paths = [row["path"] for row in score.details["rows"]]
+    assert max(map(len, paths)) < 400
+    assert paths[0].startswith("kkk")
