@@ -12,9 +12,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from evaluators.kinds._base import ChildResult, Context, Kind, KindConfig, Output
+from evaluators.reading.json import is_storable, storable
 from evaluators.scoring.score_tree import aggregate_children, child_score, gate_failure, gate_order
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
-from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
+from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Skipped, Unscored
 from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH, needs_outcomes_call, outcome_samples
 from runs.engine.ports import Cause, Execution, ExecutionOutcome, Ports, TargetFailure
 
@@ -160,11 +161,23 @@ class Scoring:
         except Exception as error:
             logger.exception("Evaluator %s of kind %s failed", path, node.kind)
             return Unscored(error_reason(error), stage="evaluator")
-        if isinstance(outcome, Score) and node.negate:
+        if isinstance(outcome, Score):
             # For a negated evaluator a finding that holds is a miss, and the other way round.
-            negated = tuple(replace(item, passed=not item.passed) for item in outcome.findings)
-            return replace(outcome, findings=negated)
-        if isinstance(outcome, Score | Unscored | Skipped):
+            findings = tuple(
+                Finding(storable(item.text), item.passed != node.negate, storable(item.evidence))
+                for item in outcome.findings
+            )
+            return replace(
+                outcome,
+                findings=findings,
+                reasoning=storable(outcome.reasoning),
+                warnings=tuple(map(storable, outcome.warnings)),
+                details=_storable_details(outcome.details),
+            )
+        if isinstance(outcome, Unscored):
+            details = _storable_details(outcome.details)
+            return replace(outcome, reason=storable(outcome.reason), details=details)
+        if isinstance(outcome, Skipped):
             return outcome
         found = type(outcome).__name__
         return Unscored(f"the evaluator returned {found}, not a score", stage="evaluator")
@@ -227,6 +240,12 @@ async def execute(execution: Execution, ports: Ports) -> ExecutionOutcome:
     if output.warnings:
         decision = replace(decision, warnings=(*output.warnings, *decision.warnings))
     return ExecutionOutcome(output=output, outcomes=outcomes, decision=decision)
+
+
+def _storable_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return details as they are, but for what no database stores: they may quote any answer."""
+    kept: Mapping[str, Any] = details if is_storable(details) else storable(details)
+    return kept
 
 
 async def _ask_target(ports: Ports) -> Output | TargetFailure:

@@ -8,7 +8,7 @@ import pytest
 
 from evaluators.kinds._base import Output
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.types import OutcomeResult, Score, Skipped, Unscored
+from evaluators.scoring.types import Finding, OutcomeResult, Score, Skipped, Unscored
 from runs.engine.execute import execute
 from runs.engine.ports import Cause, TargetFailure
 from tests.support.run_doubles import FakePorts, composite, leaf, make_execution
@@ -55,6 +55,24 @@ def test_a_target_that_raises_is_an_error_with_its_words():
     done = run(make_execution(composite("all", leaf("good"))), ports)
 
     assert done.failure == TargetFailure("RuntimeError: boom", Cause.FAILED)
+
+
+def test_what_no_database_stores_is_replaced_in_what_evaluators_say_of_an_answer():
+    bad, good = "a\ud800\0", "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
+
+    async def quotes(context):
+        found = (Finding(bad, True, bad),)
+        return Score(1.0, None, 1.0, bad, found, {"rows": [{bad: bad}]}, warnings=(bad,))
+
+    async def refuses(context):
+        return Unscored(bad, details={"found": bad})
+
+    ports = FakePorts({"score": quotes, "none": refuses})
+    done = run(make_execution(composite("all", leaf("score"), leaf("none"))), ports)
+
+    found = (Finding(good, True, good),)
+    scored = Score(1.0, None, 1.0, good, found, {"rows": [{good: good}]}, warnings=(good,))
+    assert done.outcomes == {"score": scored, "none": Unscored(good, details={"found": good})}
 
 
 GATE = {"type": "safety_gate", "required": ("safe",)}
