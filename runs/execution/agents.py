@@ -60,25 +60,29 @@ class UnreadableBodyError(ValueError):
 
 async def read_body(response: ClientResponse) -> bytes:
     """Return the unpacked content; raises UnreadableBodyError when it is too long or badly packed."""
-    unpack = _unpacker(response.headers.get("Content-Encoding", "").strip().lower())
+    inflater = _inflater(response.headers.get("Content-Encoding", "").strip().lower())
     content = bytearray()
     async for chunk in response.content.iter_chunked(CHUNK):
-        content += unpack(chunk, MAX_REPLY_BYTES - len(content) + 1)
+        room = MAX_REPLY_BYTES - len(content) + 1
+        content += inflater.unpack(chunk, room) if inflater else chunk
         if len(content) > MAX_REPLY_BYTES:
             most = MAX_REPLY_BYTES // 1024 // 1024
             reason = f"the agent sent more than {most} MB and was cut off"
             raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
+    if inflater and content and not inflater.is_whole:
+        reason = "the agent's answer is not packed well: it is not one whole file"
+        raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
     return bytes(content)
 
 
-def _unpacker(packing: str) -> Any:
+def _inflater(packing: str) -> _Inflater | None:
     if packing in PLAIN:
-        return lambda chunk, most: chunk
+        return None
     if packing not in PACKED:
         raise UnreadableBodyError(
             f"the agent compressed its answer as {packing!r}, which was not requested"
         )
-    return _Inflater().unpack
+    return _Inflater()
 
 
 class _Inflater:
@@ -87,6 +91,11 @@ class _Inflater:
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(GZIP_OR_ZLIB)
         self._has_begun = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether the content has ended where its file says, and nothing follows."""
+        return bool(self._inner.eof and not self._inner.unused_data)
 
     def unpack(self, chunk: bytes, most: int) -> bytes:
         """Return the content of a chunk, at most `most` bytes."""

@@ -101,6 +101,8 @@ FAILURES = (
     ),
     *(
         "no gzip",
+        "cut gzip",
+        "two gzips",
         "br",
         "no UTF-8",
         "punycode",
@@ -112,6 +114,7 @@ FAILURES = (
         "astray",
     ),
 )
+CUT = gzip.compress(b'{"output": "Yes."}')[:-8]
 BOMB = gzip.compress(b"0" * (MAX_REPLY_BYTES * 8))
 DEEP = b'{"output": ' + b"[" * 100_000
 
@@ -139,6 +142,17 @@ DEEP = b'{"output": ' + b"[" * 100_000
         (
             sends(b"no gzip", headers={"Content-Encoding": "gzip"}),
             *(Cause.BAD_REPLY, "not packed well", 1),
+        ),
+        (
+            sends(CUT, headers={"Content-Encoding": "gzip"}),
+            *(Cause.BAD_REPLY, "it is not one whole file", 1),
+        ),
+        (
+            sends(
+                gzip.compress(b'{"output": 1}') + gzip.compress(b"}"),
+                headers={"Content-Encoding": "gzip"},
+            ),
+            *(Cause.BAD_REPLY, "it is not one whole file", 1),
         ),
         (
             sends(b"x", headers={"Content-Encoding": "br"}),
