@@ -205,6 +205,19 @@ def validate(root: EvaluatorSpec) -> None:
             raise TreeError(f"{label} is a {node.kind} and cannot hold evaluators")
 
 
+# A page shows all of them.
+MAX_EVALUATORS = 500
+
+
+def check_size(root: EvaluatorSpec) -> None:
+    """Raise TreeError if a tree has too many evaluators; the root is not counted."""
+    size = sum(1 for _ in walk(root)) - 1
+    if size > MAX_EVALUATORS:
+        raise TreeError(
+            f"there are {size:,} evaluators, composites included, and {MAX_EVALUATORS} is the limit; remove some"
+        )
+
+
 def check_paths(root: EvaluatorSpec) -> None:
     """Raise TreeError, naming the evaluator, if its path is too long to store."""
     for path, node in walk(root):

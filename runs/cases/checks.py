@@ -11,7 +11,7 @@ from evaluators.kinds._judging import named_models
 from evaluators.models import LanguageModel
 from evaluators.reading.json import is_storable
 from evaluators.reading.yaml import FIELD_LIMITS, YamlLimits, write_yaml
-from evaluators.scoring.tree import EvaluatorSpec, validate
+from evaluators.scoring.tree import EvaluatorSpec, check_size, validate
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import case_tree
 from runs.formats.reading import Fields, Reading
@@ -95,6 +95,7 @@ class CaseChecks:
             yield "evaluators", f"{problem}."
         own = case.evaluators.as_json()
         try:
+            check_size(case.evaluators)
             validate(case_tree(self._root, own, append=case.evaluators_append))
         except DomainError as error:
             yield "evaluators", f"{str(error).rstrip('.')}."

@@ -17,10 +17,12 @@ from evaluators.reading.yaml import Path
 from evaluators.scoring.policy import CHOICES, REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import (
     COMPOSITE,
+    MAX_EVALUATORS,
     Aggregator,
     EvaluatorSpec,
     below,
     check_paths,
+    check_size,
     validate,
 )
 from evaluators.scoring.types import DomainError
@@ -99,6 +101,7 @@ def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: 
         return
     try:
         check_paths(node)
+        check_size(node)
         validate(node.replace(children=children))
     except DomainError as error:
         reading.refuse(path, str(error), case=case)
@@ -299,7 +302,6 @@ def _case(path: Path, cases: tuple[CaseSpec, ...]) -> str:
 
 
 MAX_NAME_LENGTH = 100
-MAX_IN_A_LIST = 500
 ALIASES = {
     "type": ("kind",),
     "name": ("metric",),
@@ -324,8 +326,10 @@ def read_evaluators(
     Sentences in it become the criteria of one rubric, at the place of the first. Names must differ from
     those of the siblings in `beside`; `above` is the path of their composite.
     """
-    if len(items) > MAX_IN_A_LIST:
-        message = f"contains {len(items)} evaluators, and {MAX_IN_A_LIST} is the limit; put some into composites"
+    if len(items) > MAX_EVALUATORS:
+        message = (
+            f"contains {len(items)} evaluators, and {MAX_EVALUATORS} is the limit; remove some"
+        )
         reading.refuse(path, message, case=case)
         return ()
     taken = {node.name for node in beside}

@@ -85,7 +85,8 @@ def match_evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> dict[str, s
     )
     for like in likenesses:
         left = [path for path in old if path not in pairs]
-        right = [path for path in new if path not in pairs.values()]
+        taken = set(pairs.values())
+        right = [path for path in new if path not in taken]
         ours = _by_likeness(left, old, facts[0], like)
         theirs = _by_likeness(right, new, facts[1], like)
         pairs |= {

@@ -17,7 +17,14 @@ from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.composite import ALWAYS, OPTIONS
 from evaluators.scoring.numbers import require_share
 from evaluators.scoring.policy import CHOICES, FLAGS, PolicySpec
-from evaluators.scoring.tree import AGGREGATOR_TYPES, COMPOSITE, ROOT_PATH, below, validate
+from evaluators.scoring.tree import (
+    AGGREGATOR_TYPES,
+    COMPOSITE,
+    MAX_EVALUATORS,
+    ROOT_PATH,
+    below,
+    validate,
+)
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
 from runs.specs.suites import LISTS, MAX_MINUTES, MAX_SUITE_TAG_LENGTH, SuiteSpec
 
@@ -50,7 +57,6 @@ def origins(content: Content) -> dict[str, str | None]:
 
 
 MAX_NAME_LENGTH = 100
-MAX_EVALUATORS = 500
 MAX_DEPTH = 40
 # A NUL in JSON: an escape whose backslash is not itself escaped.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -180,9 +186,9 @@ def _check_storable(content: Content) -> None:
 
 def _check_size(content: Content) -> None:
     nodes = [*nodes_with_paths(content["evaluators"])]
-    if len(nodes) > MAX_EVALUATORS:
+    if len(nodes) - 1 > MAX_EVALUATORS:
         raise ChangeRefusedError(
-            f"That would be {len(nodes)} evaluators. A suite can have at most {MAX_EVALUATORS}. "
+            f"That would be {len(nodes) - 1} evaluators. A suite can have at most {MAX_EVALUATORS}. "
             "Remove some first."
         )
     for path, node in nodes:

@@ -93,6 +93,37 @@ def test_a_wrong_suite_names_every_place_and_stores_nothing(client: Client) -> N
     assert not Suite.objects.exists()
 
 
+def test_a_tree_with_more_evaluators_than_a_page_shows_is_refused(client: Client) -> None:
+    leaves = [{"name": f"e{n}", "type": "contains", "value": "a"} for n in range(100)]
+    groups = [{"name": f"g{n}", "type": "composite", "evaluators": leaves} for n in range(5)]
+    said = "there are 505 evaluators, composites included, and 500 is the limit; remove some"
+
+    wrong = {**CAPITALS, "evaluators": groups}
+    problem = send(client, "post", "/suites", wrong, 400)
+    assert said in problem["errors"]["/evaluators"][0]
+    assert not Suite.objects.exists()
+    send(client, "post", "/suites", {**CAPITALS, "evaluators": groups[1:]}, 201)
+
+    nodes = [
+        {
+            "name": group["name"],
+            "kind": "composite",
+            "config": {"aggregator": {"type": "weighted_average"}},
+            "children": [
+                {"name": leaf["name"], "kind": "text_check", "config": {"value": "a"}}
+                for leaf in leaves
+            ],
+        }
+        for group in groups
+    ]
+    tree = {"name": "all", "kind": "composite", "children": nodes}
+    tree["config"] = nodes[0]["config"]
+    at = "/suites/capitals/cases/france"
+    path = "/suites/{slug}/cases/{key}"
+    problem = send(client, "put", path, {"input": "Hi?", "evaluators": tree}, 400, at=at)
+    assert said in problem["errors"]["/evaluators"][0]
+
+
 def test_a_suite_can_be_checked_without_being_stored(client: Client) -> None:
     checked = send(client, "post", "/suite-check", {**CAPITALS, "colour": "red"})
     assert (checked["slug"], checked["cases"], checked["evaluators"]) == ("capitals", 1, 1)
