@@ -128,7 +128,9 @@ def read_json_request(content: bytes) -> ReceivedSpans:
     return received
 
 
-def _parse(written: Mapping[str, Any], message: Any) -> Any:
+def _parse(written: Any, message: Any) -> Any:
+    if not isinstance(written, Mapping):
+        raise ParseError(f"{str(written)[:60]!r} is not an object")
     return ParseDict(dict(written), message, ignore_unknown_fields=True)
 
 

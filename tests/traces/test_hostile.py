@@ -182,6 +182,23 @@ def test_one_wrong_span_in_json_does_not_take_the_others_with_it(exporter: Expor
     assert {int(row.span_id, 16) for row in TraceSpan.objects.all()} == {1, 5}
 
 
+@pytest.mark.parametrize("resource", [0.5, "x", [1], True])
+def test_spans_of_a_resource_that_is_no_object_are_refused_by_themselves(
+    exporter: Exporter, resource: object
+) -> None:
+    def spans(trace: int) -> list[dict[str, Any]]:
+        ids = {"traceId": f"{trace:032x}", "spanId": f"{1:016x}"}
+        return [{"spans": [{**ids, "startTimeUnixNano": str(BEGIN), "name": "agent"}]}]
+
+    of_both = [{"resource": resource, "scopeSpans": spans(1)}, {"scopeSpans": spans(2)}]
+    response = exporter.post(json.dumps({"resourceSpans": of_both}).encode(), JSON)
+    partial = response.json()["partialSuccess"]
+    assert (response.status_code, partial["rejectedSpans"]) == (200, "1")
+    assert "Its resource cannot be read" in partial["errorMessage"]
+    assert "is not an object" in partial["errorMessage"]
+    assert [int(row.trace_id, 16) for row in Trace.objects.all()] == [2]
+
+
 def test_a_trace_without_end_keeps_a_place_for_its_first_span(
     exporter: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
