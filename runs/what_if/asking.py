@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from evaluators.kinds._base import Kind
 from evaluators.scoring.aggregate import HYBRID_KIND
@@ -188,13 +187,18 @@ class WhatIf:
 
 BINS = 20
 SCORED, ERROR = "scored", "error"
+CaseStates = Mapping[str, tuple[str, float | None]]
 
 
 def what_if_side(
-    rows: Sequence[ExecutionRecord], policy: PolicySpec, *, is_completed: bool, open_: int
-) -> tuple[WhatIfSide, Mapping[str, tuple[str, float | None]]]:
+    stored: StoredRun, rows: Sequence[ExecutionRecord], policy: PolicySpec, *, open_: int = 0
+) -> tuple[WhatIfSide, CaseStates]:
     """Return the figures of one side, and the state and mean score of each case."""
-    summary = brief_summary(rows, policy, is_completed=is_completed and not open_)
+    cases = {
+        stored.cases[case].key: [rows[place] for place in places]
+        for case, places in stored.places.items()
+    }
+    summary = brief_summary(cases, policy, is_completed=stored.is_completed and not open_)
     reviewed = [row for row in rows if row.reviewed_verdict is not None and row.verdict is not None]
     agreed = sum(row.verdict is row.reviewed_verdict for row in reviewed)
     side = WhatIfSide(
@@ -248,7 +252,6 @@ def _bin_counts(rows: Iterable[ExecutionRecord]) -> list[int]:
 
 
 STATES = {"error": "error", "pending": "waiting", "running": "waiting"}
-CaseStates = Mapping[str, tuple[str, float | None]]
 Rows = tuple[Sequence[ExecutionRecord], Sequence[ExecutionRecord]]
 
 
@@ -291,14 +294,6 @@ class FlipBuilder:
     ) -> None:
         self.stored, self.rows, self.policies, self.explain = stored, rows, policies, explain
 
-    @cached_property
-    def places(self) -> Mapping[int, Sequence[int]]:
-        """Return the places of the executions of each case."""
-        places: dict[int, list[int]] = {}
-        for place, result in enumerate(self.stored.results):
-            places.setdefault(result.case, []).append(place)
-        return places
-
     def execution_flip(self, place: int) -> ExecutionFlip:
         """Return the flip of one execution."""
         result = self.stored.results[place]
@@ -321,7 +316,7 @@ class FlipBuilder:
         executions: tuple[ExecutionFlip, ...],
     ) -> tuple[FlipSide, FlipSide]:
         """Return both states of a case; with one repetition, the text is that of its execution."""
-        places = self.places[case]
+        places = self.stored.places[case]
         if len(places) == 1 and executions:
             texts = [executions[0].before.decided_by, executions[0].after.decided_by]
         else:
@@ -405,6 +400,12 @@ class RuleChange:
         """Tell whether the overall scores of judges decide before or after."""
         return FINAL_FROM_JUDGE in (self.before.policy.final_score, self.after.policy.final_score)
 
+    def firsts(self, stored: StoredRun) -> Sequence[int]:
+        """Return for each result the place of the first that is decided like it, before and after."""
+        if self.takes_overall or self.rescored:
+            return range(len(stored.results))
+        return stored.firsts
+
     @property
     def overall_paths(self) -> Collection[str]:
         """Return the paths in the run of judges whose overall score decides; empty if any judge can."""
@@ -417,22 +418,24 @@ def fixed_results(rule_change: RuleChange, stored: StoredRun) -> frozenset[int]:
 
     Imported results may have verdicts by other rules. Rules do not change a verdict that they did not make.
     """
-    deciding = {
-        key: _as_run(rule_change, group, stored) for key, group in rule_change.groups.items()
+    as_run = {
+        id(group): _as_run(rule_change, group, stored) for group in rule_change.groups.values()
     }
-    by_group = {id(group): deciding[key] for key, group in rule_change.groups.items()}
-    fixed = []
-    for result in stored.results:
+
+    def is_fixed(result: StoredResult) -> bool:
         if result.status not in EXECUTED:
-            continue
+            return False
         if not stored.is_answered(result.id):
-            if result.status == "scored":
-                fixed.append(result.id)
-            continue
-        decide = by_group[id(rule_change.metric_group[result.case])].decide
-        if not _is_same(result, decide(result, stored.cases[result.case])):
-            fixed.append(result.id)
-    return frozenset(fixed)
+            return result.status == SCORED
+        deciding = as_run[id(rule_change.metric_group[result.case])]
+        return not _is_same(result, deciding.decide(result, stored.cases[result.case]))
+
+    firsts = range(len(stored.results)) if rule_change.takes_overall else stored.firsts
+    fixed = {first for first in set(firsts) if is_fixed(stored.results[first])}
+    if not fixed:
+        return frozenset()
+    pairs = zip(stored.results, firsts, strict=True)
+    return frozenset(result.id for result, first in pairs if first in fixed)
 
 
 def what_if(
@@ -449,21 +452,23 @@ def what_if(
     kept = fixed_results(rule_change, stored) if fixed is None else fixed
     answering = _Answering(rule_change, stored, {path: read.scores for path, read in parts.items()})
     stale = Staleness((rule_change.before, rule_change.after), stored, parts, rule_change.kinds)
-    before, after, decided = [], [], {}
-    for result in stored.results:
-        row = _as_stored(result, stored.cases[result.case].key)
-        before.append(row)
-        if result.id in kept or result.status not in EXECUTED:
-            after.append(row)
-            continue
-        if not stored.is_answered(result.id):
-            after.append(row)
+    firsts = rule_change.firsts(stored)
+    alike = Counter(firsts)
+    before, after = {}, {}
+    open_ = decided = 0
+    for first, count in alike.items():
+        result = stored.results[first]
+        before[first] = after[first] = row = _as_stored(result)
+        is_decided = result.status in EXECUTED and stored.is_answered(result.id)
+        if result.id in kept or not is_decided:
             continue
         group, decision = answering.decide(result)
-        stale.add(result, group.trees, group.leaves, decision)
-        after.append(_as_decided(row, decision))
-        decided[result.id] = decision
-    return _answer(answering, stored, (before, after), decided, (stale, kept))
+        stale.add(result, group.trees, group.leaves, decision, alike=count)
+        after[first] = _as_decided(row, decision)
+        decided += count
+        open_ += count * (decision.status == OPEN_STATE)
+    rows = [before[first] for first in firsts], [after[first] for first in firsts]
+    return _answer(answering, rows, (open_, decided), (stale, kept))
 
 
 class _Answering:
@@ -520,21 +525,15 @@ def _as_run(rule_change: RuleChange, group: TreeGroup, stored: StoredRun) -> Res
 
 def _answer(
     answering: _Answering,
-    stored: StoredRun,
     rows: tuple[list[ExecutionRecord], list[ExecutionRecord]],
-    decided: Mapping[int, DecidedResult],
+    counts: tuple[int, int],
     left: tuple[Staleness, frozenset[int]],
 ) -> WhatIf:
-    before, after = rows
-    stale, fixed = left
+    stored, (before, after) = answering.stored, rows
+    (open_, decided), (stale, fixed) = counts, left
     policies = answering.rule_change.before.policy, answering.rule_change.after.policy
-    open_ = sum(result.status == OPEN_STATE for result in decided.values())
-    side_before, cases_before = what_if_side(
-        before, policies[0], is_completed=stored.is_completed, open_=0
-    )
-    side_after, cases_after = what_if_side(
-        after, policies[1], is_completed=stored.is_completed, open_=open_
-    )
+    side_before, cases_before = what_if_side(stored, before, policies[0])
+    side_after, cases_after = what_if_side(stored, after, policies[1], open_=open_)
     flips = case_flips(stored, rows, (cases_before, cases_after), policies, answering.explain)
     cases = sum(flip.is_flip for flip in flips)
     kept = sum(
@@ -557,7 +556,7 @@ def _answer(
         contradicted=sum(flip.review == "contradicted" for flip in executions),
         agreed=sum(flip.review == "agreed" for flip in executions),
         fixed=len(fixed),
-        unanswered=executed - len(decided) - len(fixed),
+        unanswered=executed - decided - len(fixed),
     )
 
 
@@ -569,9 +568,9 @@ def _is_same(result: StoredResult, decided: DecidedResult) -> bool:
     return abs(result.score - decided.score) <= NEAR
 
 
-def _as_stored(result: StoredResult, key: str) -> ExecutionRecord:
+def _as_stored(result: StoredResult) -> ExecutionRecord:
     return ExecutionRecord(
-        key,
+        "",
         result.status,
         VERDICTS.get(result.verdict),
         result.score,

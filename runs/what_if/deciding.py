@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from evaluators.kinds._base import Kind
@@ -35,7 +35,10 @@ FAILING_ROOTS = ("safety_gate", "all_or_nothing", "threshold")
 
 
 class StoredResult(NamedTuple):
-    """A recorded execution. `marks` has a character for each expected outcome, 1 for met and 0 for missed."""
+    """A recorded execution. `marks` has a character for each expected outcome, 1 for met and 0 for missed.
+
+    Those of FACTS decide, with the scores.
+    """
 
     id: int
     case: int
@@ -50,6 +53,9 @@ class StoredResult(NamedTuple):
     error: str
 
 
+FACTS = slice(3, 9)
+
+
 class StoredCase(NamedTuple):
     """A case in the revision that ran: its number of expected outcomes, and its own evaluators."""
 
@@ -59,7 +65,7 @@ class StoredCase(NamedTuple):
     append: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredRun:
     """The executions of a run in the order of the suite, with the scores of every evaluator.
 
@@ -75,6 +81,34 @@ class StoredRun:
     scores: Mapping[int, Sequence[Any]]
     overalls: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     is_completed: bool = True
+
+    @cached_property
+    def firsts(self) -> Sequence[int]:
+        """Return for each result the place of the first that all rules decide like it: of thousands only a few differ.
+
+        Overall scores of judges and parts that are scored anew are not looked at.
+        """
+        known: dict[tuple[Any, ...], int] = {}
+        firsts = []
+        for place, result in enumerate(self.results):
+            case, scores = self.cases[result.case], self.scores.get(result.id, ())
+            own = case.expected, id(case.evaluators), case.append
+            # With their types, for False, which is no score, equals 0.
+            facts = (result[FACTS], own, *scores, *map(type, scores))
+            try:
+                firsts.append(known.setdefault(facts, place))
+            except TypeError:
+                # A list of missed parts cannot be looked up.
+                firsts.append(place)
+        return firsts
+
+    @cached_property
+    def places(self) -> Mapping[int, Sequence[int]]:
+        """Return the places of the results of each case."""
+        places: dict[int, list[int]] = {case: [] for case in self.cases}
+        for place, result in enumerate(self.results):
+            places[result.case].append(place)
+        return places
 
     def is_answered(self, result_id: int) -> bool:
         """Tell whether any evaluator ran on this execution."""
@@ -192,9 +226,6 @@ class ResultDecider:
             for node in tree.leaves
         ]
         self.takes_overall = rules.policy.final_score == FINAL_FROM_JUDGE
-        # What thousands of results have in common decides them alike, unless their parts are scored anew.
-        self.is_alike = not self.takes_overall and not any(leaf.rescored for leaf in self.leaves)
-        self.known: dict[tuple[Any, ...], DecidedResult] = {}
         self.by_outcomes = rules.policy.outcomes_decide
         self.sources = [
             leaf
@@ -204,19 +235,7 @@ class ResultDecider:
 
     def decide(self, result: StoredResult, case: StoredCase) -> DecidedResult:
         """Return the result of an answered execution under the rules, without the text of `explain`."""
-        if not self.is_alike:
-            return self._result(self._apply_rules(result, case))
-        scores = self.stored.scores.get(result.id, ())
-        # With their types, for False, which is no score, equals 0.
-        facts = (*scores, *map(type, scores), result.marks, case.expected)
-        try:
-            known = self.known.get(facts)
-        except TypeError:
-            # A list of missed parts cannot be looked up.
-            return self._result(self._apply_rules(result, case))
-        if known is None:
-            known = self.known[facts] = self._result(self._apply_rules(result, case))
-        return known
+        return self._result(self._apply_rules(result, case))
 
     def explain(self, result: StoredResult, case: StoredCase) -> DecidedResult:
         """Return the result with a text on what decided it."""
@@ -432,21 +451,23 @@ class Staleness:
         trees: CaseTrees,
         leaves: Mapping[str, LeafChange],
         decided: DecidedResult,
+        *,
+        alike: int,
     ) -> None:
-        """Count one answered execution."""
-        self.total += 1
+        """Count an answered execution, and with it all that are `alike`."""
+        self.total += alike
         for path in decided.unrun:
             change = leaves.get(path)
-            self._note(path, change, _why_unrun(change), OPEN_SCORE)
+            self._note(path, change, (_why_unrun(change), OPEN_SCORE), alike)
         watched = self.watched.get(id(leaves))
         if watched is None:
             watched = self.watched[id(leaves)] = self._watch(trees, leaves)
         row = self.stored.scores[result.id]
         for change in watched.changes:
             if why := self._why_kept(change, result, row):
-                self._note(change.path, change, why, KEPT)
+                self._note(change.path, change, (why, KEPT), alike)
         if why := self._why_outcomes(result, row, watched):
-            self._note(OUTCOMES_PATH, None, why, KEPT)
+            self._note(OUTCOMES_PATH, None, (why, KEPT), alike)
 
     def stale(self) -> tuple[Stale, ...]:
         """Return the stale evaluators, each with its number of executions."""
@@ -477,12 +498,14 @@ class Staleness:
         is_counted = self.by_outcomes and bool(result.marks)
         return OUTCOMES_ORPHANED if is_counted and watched.is_orphaned else ""
 
-    def _note(self, path: str, change: LeafChange | None, why: str, instead: str) -> None:
+    def _note(
+        self, path: str, change: LeafChange | None, reason: tuple[str, str], alike: int
+    ) -> None:
         if change is None:
-            key = (path, "expected outcomes", OUTCOMES_KIND, why, instead, "judge")
+            key = (path, "expected outcomes", OUTCOMES_KIND, *reason, "judge")
         else:
-            key = (path, change.node.name, change.node.kind, why, instead, change.asks)
-        self.counts[key] += 1
+            key = (path, change.node.name, change.node.kind, *reason, change.asks)
+        self.counts[key] += alike
 
 
 def _why_unrun(change: LeafChange | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -184,11 +184,4 @@ def _with_overalls(run: Run, rule_change: RuleChange, stored: StoredRun) -> Stor
     for path, result, judged in scores.iterator(chunk_size=CHUNK):
         if (overall := read_overall(judged)) is not None:
             overalls.setdefault(path, {})[result] = overall
-    return StoredRun(
-        stored.results,
-        stored.cases,
-        stored.columns,
-        stored.scores,
-        overalls,
-        is_completed=stored.is_completed,
-    )
+    return replace(stored, overalls=overalls)
