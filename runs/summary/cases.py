@@ -323,8 +323,8 @@ def summarise_case(
     )
 
 
-def count_by_state(states: Iterable[str]) -> dict[str, int]:
-    """Count the cases by state; the states of an ended run are always there."""
+def count_by_state(states: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
+    """Count the cases by state, or take their numbers; the states of an ended run are always there."""
     return dict.fromkeys((*(verdict.value for verdict in Verdict), ERROR), 0) | Counter(states)
 
 

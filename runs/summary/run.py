@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -56,27 +56,34 @@ class Gates:
     passed: int
 
 
-def evaluate_gates(
-    rows: Sequence[ExecutionRecord],
-    policy: PolicySpec,
-    scores: tuple[float | None, int],
-    *,
-    is_completed: bool,
-) -> Gates:
-    """Return the gates over the executions; `scores` are their mean and how many have one.
-
-    A run that is not completed is judged over what has ended, and its gates stay open.
-    """
-    average, scored = scores
+def count_passes(
+    rows: Sequence[ExecutionRecord], policy: PolicySpec, *, is_completed: bool
+) -> tuple[int, int]:
+    """Return how many executions passed, and of how many: of a run that is not completed, those that have ended."""
     marks = [
         counted_verdict(row, policy) is Verdict.PASS for row in rows if is_completed or row.is_ended
     ]
-    passed = sum(marks)
-    rate = passed / len(marks) if marks else None
+    return sum(marks), len(marks)
+
+
+def evaluate_gates(
+    policy: PolicySpec,
+    scores: tuple[float | None, int],
+    passes: tuple[int, int],
+    *,
+    total: int,
+    is_completed: bool,
+) -> Gates:
+    """Return the gates over all executions; `scores` are their mean and how many have one, `passes` as counted.
+
+    The gates of a run that is not completed stay open.
+    """
+    (average, scored), (passed, counted) = scores, passes
+    rate = passed / counted if counted else None
     limits = policy.metrics_pass_threshold, policy.cases_pass_threshold
     return Gates(
-        metrics=_gate(average, limits[0], is_completed, (scored, len(rows))),
-        cases=_gate(rate, limits[1], is_completed, (len(marks), len(rows))),
+        metrics=_gate(average, limits[0], is_completed, (scored, total)),
+        cases=_gate(rate, limits[1], is_completed, (counted, total)),
         passed=passed,
     )
 
@@ -190,7 +197,7 @@ def _needed_percent(share: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BriefSummary:
-    """A short summary; `cases` has state and mean score by key, `passed` counts executions."""
+    """A short summary; `cases` has state and mean score of each group, `passed` counts executions."""
 
     passed: int
     distribution: Mapping[str, int]
@@ -198,22 +205,47 @@ class BriefSummary:
     with_score: int
     metrics_gate: GateResult
     cases_gate: GateResult
-    cases: Mapping[str, tuple[str, float | None]]
+    cases: Sequence[tuple[str, float | None]]
 
 
 def brief_summary(
-    groups: Mapping[str, Sequence[ExecutionRecord]], policy: PolicySpec, *, is_completed: bool
+    groups: Sequence[tuple[Sequence[ExecutionRecord], int]],
+    policy: PolicySpec,
+    *,
+    is_completed: bool,
 ) -> BriefSummary:
-    """Return verdicts, scores and gates of cases as `summarise` does, in a fraction of its time."""
-    rows = list(chain.from_iterable(groups.values()))
+    """Return verdicts, scores and gates as `summarise` does, in a fraction of its time.
+
+    A group has the executions of a case, and the number of cases with such executions.
+    """
     known: dict[Facts, tuple[str, float | None]] = {}
-    cases = {case: _standing(group, policy, known) for case, group in groups.items()}
-    scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
+    cases = [_standing(group, policy, known) for group, _ in groups]
+    scores = [
+        row.score
+        for group, count in groups
+        for row in group
+        if row.score is not None and row.status == SCORED
+        for _ in range(count)
+    ]
     average = mean(scores)
-    gates = evaluate_gates(rows, policy, (average, len(scores)), is_completed=is_completed)
+    passed = counted = 0
+    for group, count in groups:
+        passes = count_passes(group, policy, is_completed=is_completed)
+        passed += passes[0] * count
+        counted += passes[1] * count
+    gates = evaluate_gates(
+        policy,
+        (average, len(scores)),
+        (passed, counted),
+        total=sum(len(group) * count for group, count in groups),
+        is_completed=is_completed,
+    )
+    states: Counter[str] = Counter()
+    for (state, _), (_, count) in zip(cases, groups, strict=True):
+        states[state] += count
     return BriefSummary(
-        passed=gates.passed,
-        distribution=count_by_state(state for state, _ in cases.values()),
+        passed=passed,
+        distribution=count_by_state(states),
         mean_score=average,
         with_score=len(scores),
         metrics_gate=gates.metrics,
@@ -358,7 +390,13 @@ def summarise(
     # A run that is not completed is judged over what has ended.
     marks = [(case.passed, case.executions if is_completed else case.ended) for case in cases]
     means = compute_means(rows)
-    gates = evaluate_gates(rows, policy, (means.score, means.scored), is_completed=is_completed)
+    gates = evaluate_gates(
+        policy,
+        (means.score, means.scored),
+        count_passes(rows, policy, is_completed=is_completed),
+        total=len(rows),
+        is_completed=is_completed,
+    )
     return Summary(
         executions=len(rows),
         ended=sum(row.is_ended for row in rows),

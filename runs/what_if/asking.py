@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evaluators.kinds._base import Kind
@@ -29,6 +29,7 @@ from runs.what_if.changes import (
 from runs.what_if.deciding import (
     FINAL_FROM_JUDGE,
     OPEN_STATE,
+    AlikeCases,
     DecidedResult,
     PartsRead,
     RescoredScores,
@@ -187,48 +188,75 @@ class WhatIf:
 
 BINS = 20
 SCORED, ERROR = "scored", "error"
-CaseStates = Mapping[str, tuple[str, float | None]]
+Standings = Sequence[tuple[str, float | None]]
 
 
-def what_if_side(
-    stored: StoredRun, rows: Sequence[ExecutionRecord], policy: PolicySpec, *, open_: int = 0
-) -> tuple[WhatIfSide, CaseStates]:
-    """Return the figures of one side, and the state and mean score of each case."""
-    cases = {
-        stored.cases[case].key: [rows[place] for place in places]
-        for case, places in stored.places.items()
-    }
-    summary = brief_summary(cases, policy, is_completed=stored.is_completed and not open_)
-    reviewed = [row for row in rows if row.reviewed_verdict is not None and row.verdict is not None]
-    agreed = sum(row.verdict is row.reviewed_verdict for row in reviewed)
-    side = WhatIfSide(
-        executions=len(rows),
-        scored=sum(row.status == SCORED for row in rows),
-        passed=summary.passed,
-        errors=sum(row.status == ERROR for row in rows),
-        open=open_,
-        distribution=summary.distribution,
-        mean_score=summary.mean_score,
-        with_score=summary.with_score,
-        metrics_gate=summary.metrics_gate,
-        cases_gate=summary.cases_gate,
-        agreement=Agreement(agreed, len(reviewed)),
-    )
-    return side, summary.cases
+@dataclass(frozen=True, slots=True)
+class DecidedRun:
+    """The results of a run under one set of rules, by the places of those that are decided like all others."""
+
+    alike: AlikeCases
+    rows: Mapping[int, ExecutionRecord]
+    policy: PolicySpec
+
+    def group(self, firsts: Iterable[int]) -> Sequence[ExecutionRecord]:
+        """Return the executions of a case."""
+        return [self.rows[first] for first in firsts]
+
+    @property
+    def weighted(self) -> Iterator[tuple[ExecutionRecord, int]]:
+        """Yield each execution with the number of those that were decided like it."""
+        for firsts, cases in self.alike.items():
+            for first in firsts:
+                yield self.rows[first], len(cases)
+
+    def side(self, *, is_completed: bool, open_: int = 0) -> tuple[WhatIfSide, Standings]:
+        """Return the figures, and state and mean score of the alike cases, in their order."""
+        groups = [(self.group(firsts), len(cases)) for firsts, cases in self.alike.items()]
+        summary = brief_summary(groups, self.policy, is_completed=is_completed and not open_)
+        reviewed = [
+            (row.verdict is row.reviewed_verdict, count)
+            for row, count in self.weighted
+            if row.reviewed_verdict is not None and row.verdict is not None
+        ]
+        statuses: Counter[str] = Counter()
+        for row, count in self.weighted:
+            statuses[row.status] += count
+        side = WhatIfSide(
+            executions=statuses.total(),
+            scored=statuses[SCORED],
+            passed=summary.passed,
+            errors=statuses[ERROR],
+            open=open_,
+            distribution=summary.distribution,
+            mean_score=summary.mean_score,
+            with_score=summary.with_score,
+            metrics_gate=summary.metrics_gate,
+            cases_gate=summary.cases_gate,
+            agreement=Agreement(
+                sum(count for agrees, count in reviewed if agrees),
+                sum(count for _, count in reviewed),
+            ),
+        )
+        return side, summary.cases
+
+    def bins(self) -> Sequence[int]:
+        """Return how many scores are in each bin of 0.05."""
+        counts = [0] * BINS
+        for row, count in self.weighted:
+            if row.score is not None:
+                # Rounded like every comparison of scores, so that a score on a limit is above it.
+                counts[min(math.floor(rounded(row.score * BINS)), BINS - 1)] += count
+        return counts
 
 
-def score_bins(
-    before: Sequence[ExecutionRecord],
-    after: Sequence[ExecutionRecord],
-    policies: tuple[PolicySpec, PolicySpec],
-) -> Histogram:
+def score_bins(before: DecidedRun, after: DecidedRun) -> Histogram:
     """Return the scores of both sides in bins of 0.05."""
-    counts = [_bin_counts(rows) for rows in (before, after)]
     bins = (
-        ScoreBin(rounded(bin_ / BINS), rounded((bin_ + 1) / BINS), counts[0][bin_], counts[1][bin_])
-        for bin_ in range(BINS)
+        ScoreBin(rounded(place / BINS), rounded((place + 1) / BINS), *counts)
+        for place, counts in enumerate(zip(before.bins(), after.bins(), strict=True))
     )
-    return Histogram(tuple(bins), score_bands(policies[0]), score_bands(policies[1]))
+    return Histogram(tuple(bins), score_bands(before.policy), score_bands(after.policy))
 
 
 def score_bands(policy: PolicySpec) -> tuple[Band, ...]:
@@ -241,91 +269,73 @@ def score_bands(policy: PolicySpec) -> tuple[Band, ...]:
     return (Band("fallback", policy.fallback_threshold),)
 
 
-def _bin_counts(rows: Iterable[ExecutionRecord]) -> list[int]:
-    counts = [0] * BINS
-    # Thousands of executions have few different scores.
-    scores = Counter([row.score for row in rows if row.score is not None])
-    for score, count in scores.items():
-        # Rounded like every comparison of scores, so that a score on a limit is above it.
-        counts[min(math.floor(rounded(score * BINS)), BINS - 1)] += count
-    return counts
-
-
 STATES = {"error": "error", "pending": "waiting", "running": "waiting"}
-Rows = tuple[Sequence[ExecutionRecord], Sequence[ExecutionRecord]]
+Sides = tuple[DecidedRun, DecidedRun]
 
 
 def case_flips(
     stored: StoredRun,
-    rows: Rows,
-    cases: tuple[CaseStates, CaseStates],
-    policies: tuple[PolicySpec, PolicySpec],
+    sides: Sides,
+    standings: tuple[Standings, Standings],
     explain: Callable[[StoredResult], str],
 ) -> tuple[CaseFlip, ...]:
     """Return the cases whose verdict changes or one of whose executions changes, in the order of the suite.
 
     `explain` returns the text on what would decide a result.
     """
-    changed: dict[int, list[int]] = {}
-    for place, (old, new) in enumerate(zip(*rows, strict=True)):
-        if old is not new and (old.status, old.verdict) != (new.status, new.verdict):
-            changed.setdefault(stored.results[place].case, []).append(place)
-    builder = FlipBuilder(stored, rows, policies, explain)
-    flips = []
-    for case, facts in stored.cases.items():
-        if facts.key not in cases[0]:
+    flips: dict[int, CaseFlip] = {}
+    texts: dict[int, str] = {}
+    for (firsts, cases), old, new in zip(sides[0].alike.items(), *standings, strict=True):
+        changed = [place for place, first in enumerate(firsts) if _is_changed(sides, first)]
+        if not changed and old[0] == new[0]:
             continue
-        if cases[0][facts.key][0] != cases[1][facts.key][0] or case in changed:
-            executions = tuple(builder.execution_flip(place) for place in changed.get(case, ()))
-            sides = builder.case_sides(case, (cases[0][facts.key], cases[1][facts.key]), executions)
-            flips.append(CaseFlip(case, facts.key, *sides, executions))
-    return tuple(flips)
+        for place in changed:
+            first = firsts[place]
+            if first not in texts:
+                texts[first] = explain(stored.results[first])
+        decided = [case_decision(side.group(firsts), side.policy).text for side in sides]
+        for case in cases:
+            places = stored.places[case]
+            executions = tuple(
+                _execution_flip(
+                    stored.results[places[n]],
+                    sides[0].rows[firsts[n]],
+                    sides[1].rows[firsts[n]],
+                    texts[firsts[n]],
+                )
+                for n in changed
+            )
+            # With one repetition, the text is that of its execution.
+            if len(firsts) == 1 and executions:
+                words = [executions[0].before.decided_by, executions[0].after.decided_by]
+            else:
+                words = decided
+            flips[places[0]] = CaseFlip(
+                case,
+                stored.cases[case].key,
+                FlipSide(*old, words[0]),
+                FlipSide(*new, words[1]),
+                executions,
+            )
+    return tuple(flips[place] for place in sorted(flips))
 
 
-class FlipBuilder:
-    """Describes both sides of flips."""
+def _is_changed(sides: Sides, first: int) -> bool:
+    before, after = (side.rows[first] for side in sides)
+    return (before.status, before.verdict) != (after.status, after.verdict)
 
-    def __init__(
-        self,
-        stored: StoredRun,
-        rows: Rows,
-        policies: tuple[PolicySpec, PolicySpec],
-        explain: Callable[[StoredResult], str],
-    ) -> None:
-        self.stored, self.rows, self.policies, self.explain = stored, rows, policies, explain
 
-    def execution_flip(self, place: int) -> ExecutionFlip:
-        """Return the flip of one execution."""
-        result = self.stored.results[place]
-        before, after = (side[place] for side in self.rows)
-        return ExecutionFlip(
-            result=result.id,
-            repetition=result.repetition,
-            before=FlipSide(
-                execution_state(before), before.score, result.decided_by or result.error
-            ),
-            after=FlipSide(execution_state(after), after.score, self.explain(result)),
-            reviewed=result.reviewed,
-            review=_review(before.verdict, after.verdict, before.reviewed_verdict),
-        )
-
-    def case_sides(
-        self,
-        case: int,
-        states: tuple[tuple[str, float | None], tuple[str, float | None]],
-        executions: tuple[ExecutionFlip, ...],
-    ) -> tuple[FlipSide, FlipSide]:
-        """Return both states of a case; with one repetition, the text is that of its execution."""
-        places = self.stored.places[case]
-        if len(places) == 1 and executions:
-            texts = [executions[0].before.decided_by, executions[0].after.decided_by]
-        else:
-            texts = [
-                case_decision([rows[place] for place in places], policy).text
-                for rows, policy in zip(self.rows, self.policies, strict=True)
-            ]
-        (old, old_score), (new, new_score) = states
-        return FlipSide(old, old_score, texts[0]), FlipSide(new, new_score, texts[1])
+def _execution_flip(
+    result: StoredResult, before: ExecutionRecord, after: ExecutionRecord, text: str
+) -> ExecutionFlip:
+    return ExecutionFlip(
+        result=result.id,
+        repetition=result.repetition,
+        before=FlipSide(execution_state(before), before.score, result.decided_by or result.error),
+        after=FlipSide(execution_state(after), after.score, text),
+        reviewed=result.reviewed,
+        review=_review(before.verdict, after.verdict, before.reviewed_verdict),
+    )
 
 
 def execution_state(row: ExecutionRecord) -> str:
@@ -400,11 +410,9 @@ class RuleChange:
         """Tell whether the overall scores of judges decide before or after."""
         return FINAL_FROM_JUDGE in (self.before.policy.final_score, self.after.policy.final_score)
 
-    def firsts(self, stored: StoredRun) -> Sequence[int]:
-        """Return for each result the place of the first that is decided like it, before and after."""
-        if self.takes_overall or self.rescored:
-            return range(len(stored.results))
-        return stored.firsts
+    def alike(self, stored: StoredRun) -> AlikeCases:
+        """Return the cases that are decided alike, before and after."""
+        return stored.alone if self.takes_overall or self.rescored else stored.alike
 
     @property
     def overall_paths(self) -> Collection[str]:
@@ -452,11 +460,14 @@ def what_if(
     kept = fixed_results(rule_change, stored) if fixed is None else fixed
     answering = _Answering(rule_change, stored, {path: read.scores for path, read in parts.items()})
     stale = Staleness((rule_change.before, rule_change.after), stored, parts, rule_change.kinds)
-    firsts = rule_change.firsts(stored)
-    alike = Counter(firsts)
+    alike = rule_change.alike(stored)
+    counts: Counter[int] = Counter()
+    for firsts, cases in alike.items():
+        for first in firsts:
+            counts[first] += len(cases)
     before, after = {}, {}
     open_ = decided = 0
-    for first, count in alike.items():
+    for first, count in counts.items():
         result = stored.results[first]
         before[first] = after[first] = row = _as_stored(result)
         is_decided = result.status in EXECUTED and stored.is_answered(result.id)
@@ -467,8 +478,9 @@ def what_if(
         after[first] = _as_decided(row, decision)
         decided += count
         open_ += count * (decision.status == OPEN_STATE)
-    rows = [before[first] for first in firsts], [after[first] for first in firsts]
-    return _answer(answering, rows, (open_, decided), (stale, kept))
+    policies = rule_change.before.policy, rule_change.after.policy
+    sides = DecidedRun(alike, before, policies[0]), DecidedRun(alike, after, policies[1])
+    return _answer(answering, sides, (open_, decided), (stale, kept))
 
 
 class _Answering:
@@ -525,38 +537,41 @@ def _as_run(rule_change: RuleChange, group: TreeGroup, stored: StoredRun) -> Res
 
 def _answer(
     answering: _Answering,
-    rows: tuple[list[ExecutionRecord], list[ExecutionRecord]],
+    sides: Sides,
     counts: tuple[int, int],
     left: tuple[Staleness, frozenset[int]],
 ) -> WhatIf:
-    stored, (before, after) = answering.stored, rows
+    stored, (before, after) = answering.stored, sides
     (open_, decided), (stale, fixed) = counts, left
-    policies = answering.rule_change.before.policy, answering.rule_change.after.policy
-    side_before, cases_before = what_if_side(stored, before, policies[0])
-    side_after, cases_after = what_if_side(stored, after, policies[1], open_=open_)
-    flips = case_flips(stored, rows, (cases_before, cases_after), policies, answering.explain)
+    side_before, old = before.side(is_completed=stored.is_completed)
+    side_after, new = after.side(is_completed=stored.is_completed, open_=open_)
+    flips = case_flips(stored, sides, (old, new), answering.explain)
     cases = sum(flip.is_flip for flip in flips)
     kept = sum(
-        state in VERDICTS and state == cases_after[case][0]
-        for case, (state, _) in cases_before.items()
+        len(alike)
+        for alike, (state, _), (now, _) in zip(before.alike.values(), old, new, strict=True)
+        if state in VERDICTS and state == now
     )
     executions = [execution for flip in flips for execution in flip.executions]
-    executed = sum(result.status in EXECUTED for result in stored.results)
     return WhatIf(
         before=side_before,
         after=side_after,
         flips=flips,
-        histogram=score_bins(before, after, policies),
+        histogram=score_bins(before, after),
         stale=stale.stale(),
         cases_flipped=cases,
         cases_kept=kept,
-        cases_without=len(cases_before) - cases - kept,
+        cases_without=len(stored.cases) - cases - kept,
         executions_flipped=len(executions),
-        scores_changed=sum(old.score != new.score for old, new in zip(before, after, strict=True)),
+        scores_changed=sum(
+            count
+            for (row, count), (now, _) in zip(before.weighted, after.weighted, strict=True)
+            if row.score != now.score
+        ),
         contradicted=sum(flip.review == "contradicted" for flip in executions),
         agreed=sum(flip.review == "agreed" for flip in executions),
         fixed=len(fixed),
-        unanswered=executed - decided - len(fixed),
+        unanswered=side_before.scored + side_before.errors - decided - len(fixed),
     )
 
 

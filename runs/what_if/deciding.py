@@ -65,6 +65,10 @@ class StoredCase(NamedTuple):
     append: bool = False
 
 
+# Cases by the places of results that are decided like theirs, repetition by repetition.
+AlikeCases = Mapping[tuple[int, ...], Sequence[int]]
+
+
 @dataclass(frozen=True)
 class StoredRun:
     """The executions of a run in the order of the suite, with the scores of every evaluator.
@@ -109,6 +113,19 @@ class StoredRun:
         for place, result in enumerate(self.results):
             places[result.case].append(place)
         return places
+
+    @cached_property
+    def alike(self) -> AlikeCases:
+        """Return the cases whose results all rules decide alike, as `firsts` has them."""
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for case, places in self.places.items():
+            alike.setdefault(tuple([self.firsts[place] for place in places]), []).append(case)
+        return alike
+
+    @property
+    def alone(self) -> AlikeCases:
+        """Return every case alone, for rules that may decide any two results differently."""
+        return {tuple(places): (case,) for case, places in self.places.items()}
 
     def is_answered(self, result_id: int) -> bool:
         """Tell whether any evaluator ran on this execution."""
