@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,7 @@ from runs.compare.evidence import (
     Paired,
     SharedFigure,
     correct_by_holm,
-    paired_figures,
+    paired_groups,
     shared_changes,
 )
 from runs.compare.measures import TONES
@@ -98,9 +98,17 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
 
     All groups and both figures are one family of tests, whose p are corrected together (SCORING §9).
     """
-    facts = _facts(comparison)
-    keys = sorted(plain_keys(metadata for _, metadata in facts.values()))[:MAX_KEYS]
+    texts = _texts(comparison)
+    # As text, for thousands of cases have the same tags and metadata: each text is read once.
+    known = {text: _metadata(text) for text in {text for _, text in texts.values()}}
+    keys = sorted(plain_keys(known.values()))[:MAX_KEYS]
     by = by if by in keys else TAGS
+
+    @cache
+    def names(tags: str, metadata: str) -> Sequence[str]:
+        found = plain_texts(known[metadata].get(by)) if by else from_json(tags)
+        return tuple(dict.fromkeys(found))
+
     shared = shared_changes(comparison.cases)
     places = {change.case: place for place, change in enumerate(shared)}
     groups: dict[str, list[int]] = defaultdict(list)
@@ -108,20 +116,25 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
     for change in comparison.cases:
         if change.baseline is None or change.candidate is None:
             continue
-        tags, metadata = facts.get(change.case, ((), {}))
-        names = tuple(dict.fromkeys(plain_texts(metadata.get(by)))) if by else tags
-        without += not names
+        of_case = names(*texts[change.case])
+        without += not of_case
         place = places.get(change.case, NOWHERE)
-        for name in names:
+        for name in of_case:
             groups[name].append(place)
     largest = sorted(groups, key=lambda name: (-len(groups[name]), name))
     shown = {name: np.array(groups[name]) for name in largest[:MAX_GROUPS]}
     shares, scores = SharedFigure.pass_shares(shared), SharedFigure.mean_scores(shared)
-    figures = [
-        (shares.only(at), scores.only(at))
-        for at in (members[members != NOWHERE] for members in shown.values())
-    ]
-    tested = list(_evidence(figures, comparison.seed))
+    compared = [members[members != NOWHERE] for members in shown.values()]
+    figures = [(shares.only(at), scores.only(at)) for at in compared]
+    tested = correct_by_holm(
+        [
+            paired
+            for (share, _), score in zip(
+                figures, paired_groups(scores.change, compared, seed=comparison.seed), strict=True
+            )
+            for paired in (_paired_shares(share, comparison.seed), score)
+        ]
+    )
     return ChangeBreakdown(
         by=by,
         controls=[breakdown_control(by, keys)],
@@ -129,53 +142,38 @@ def build_breakdown(comparison: Comparison, query: ComparisonQuery, by: str) -> 
             ChangeBreakdownRow(
                 name=name,
                 url=_address(query, by, name),
-                shared=int(np.count_nonzero(members != NOWHERE)),
+                shared=share.change.size,
                 cases=len(members),
                 pass_rate=_figure(rate, share.means),
                 mean_score=_figure(score, of_score.means),
             )
             for (name, members), (share, of_score), (rate, score) in zip(
-                shown.items(), figures, tested, strict=True
+                shown.items(), figures, zip(tested[::2], tested[1::2], strict=True), strict=True
             )
         ],
         left_out=len(largest) - len(shown),
         without=without,
-        tested=sum(figure.p is not None for pair in tested for figure in pair),
+        tested=sum(figure.p is not None for figure in tested),
     )
 
 
-def _facts(comparison: Comparison) -> Mapping[str, tuple[Sequence[str], Mapping[str, Any]]]:
-    """Return tags and metadata of the candidate's cases by key."""
+def _texts(comparison: Comparison) -> Mapping[str, tuple[str, str]]:
+    """Return tags and metadata of the candidate's cases by key, as JSON."""
     cases = Case.objects.filter(
         pk__in=comparison.candidate.run.cases.order_by().values("case_id")
     ).order_by()
-    texts = (Cast(column, TextField()) for column in ("tags", "metadata"))
-
-    # As text, for thousands of cases have the same tags: each list is read once.
-    @cache
-    def tags(text: str) -> Sequence[str]:
-        return tuple(dict.fromkeys(from_json(text)))
-
-    @cache
-    def metadata(text: str) -> Mapping[str, Any]:
-        value = from_json(text)
-        return value if isinstance(value, dict) else {}
-
-    rows = cases.values_list("key", *texts)
-    return {key: (tags(listed), metadata(known)) for key, listed, known in rows}
+    columns = (Cast(column, TextField()) for column in ("tags", "metadata"))
+    rows = cases.values_list("key", *columns)
+    return {key: (tags, metadata) for key, tags, metadata in rows}
 
 
-def _evidence(
-    groups: Sequence[tuple[SharedFigure, SharedFigure]], seed: int
-) -> Iterable[tuple[Paired, Paired]]:
-    """Return the paired changes of pass rate and mean score of each group, each p corrected for all."""
-    columns = [figure.change for group in groups for figure in group]
-    tested = list(paired_figures(columns, seed=seed))
-    for place, (shares, _) in enumerate(groups):
-        p = evidence(shares.changes, seed=seed).p
-        tested[2 * place] = replace(tested[2 * place], p=p)
-    corrected = correct_by_holm(tested)
-    return zip(corrected[::2], corrected[1::2], strict=True)
+def _metadata(text: str) -> Mapping[str, Any]:
+    value = from_json(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _paired_shares(share: SharedFigure, seed: int) -> Paired:
+    return Paired.without_interval(share.change, evidence(share.changes, seed=seed).p)
 
 
 def _address(query: ComparisonQuery, by: str, name: str) -> str:

@@ -45,16 +45,24 @@ class Units:
     @classmethod
     def make(cls, figures: Columns, *, seed: int) -> Units:
         """Return the units of figures, a row each, with a column for each case; NaN where a case lacks one."""
-        cases = figures.shape[1]
-        if cases > MAX_SINGLE_CASES:
-            figures = figures[:, np.random.default_rng(seed).permutation(cases)]
-        starts = np.linspace(0, cases, min(cases, MAX_SINGLE_CASES), endpoint=False).astype(int)
+        order, starts = _batches(figures.shape[1], seed)
+        figures = figures[:, order]
         present = ~np.isnan(figures)
         filled = np.where(present, figures, 0.0)
         return cls(
             np.add.reduceat(filled, starts, axis=1).T,
             np.add.reduceat(present, starts, axis=1, dtype=float).T,
         )
+
+    @classmethod
+    def of_groups(cls, figure: Columns, groups: Sequence[Places], *, seed: int) -> Units:
+        """Return the units of one figure, with a column for each group of cases, which all have the figure."""
+        order, starts = _batches(figure.size, seed)
+        units = np.empty(figure.size, dtype=int)
+        units[order] = np.repeat(np.arange(starts.size), np.diff(starts, append=figure.size))
+        sums = [np.bincount(units[at], figure[at], starts.size) for at in groups]
+        counts = [np.bincount(units[at], minlength=starts.size) for at in groups]
+        return cls(np.array(sums, dtype=float).T, np.array(counts, dtype=float).T)
 
     def bootstrap(self, *, level: float, seed: int) -> tuple[Columns, Columns]:
         """Return low and high ends of the mean of each figure; a share of `level` of the resamples lies outside."""
@@ -74,6 +82,15 @@ class Units:
             flipped = 2 * (kept @ self.sums) - whole
             as_far += (np.abs(flipped) >= np.abs(whole) - NO_DISTANCE).sum(axis=0)
         return (as_far + 1) / (RESAMPLES + 1)
+
+
+def _batches(cases: int, seed: int) -> tuple[Places, Places]:
+    """Return an order of cases, and the places in it where each unit begins."""
+    order = np.arange(cases)
+    if cases > MAX_SINGLE_CASES:
+        order = np.random.default_rng(seed).permutation(cases)
+    starts = np.linspace(0, cases, min(cases, MAX_SINGLE_CASES), endpoint=False).astype(int)
+    return order, starts
 
 
 def _draws(cases: int, seed: int) -> Iterator[Columns]:
@@ -116,6 +133,13 @@ class Paired:
     p: float | None
     smallest: float | None
 
+    @classmethod
+    def without_interval(cls, changes: Columns, p: float | None) -> Paired:
+        """Return the change of cases that all have the figure, with its p."""
+        cases = changes.size
+        average = rounded(math.fsum(changes.tolist()) / cases) if cases else None
+        return cls(cases, average, None, None, p if cases >= MIN_CASES else None, None)
+
     @property
     def change(self) -> str:
         """Return the class of SCORING §9: regressed, improved, no clear change or too few cases."""
@@ -156,6 +180,22 @@ def paired_figures(
         _figure(row, float(low[place]), float(high[place]), float(p[place]))
         for place, row in enumerate(rows)
     )
+
+
+def paired_groups(figure: Columns, groups: Sequence[Places], *, seed: int) -> Sequence[Paired]:
+    """Return the change of one figure in groups of cases, from its differences and the places of cases.
+
+    A difference is NaN where the case lacks the figure. The signs of the cases are resampled once for all groups.
+    Without intervals, whose resampling takes far longer.
+    """
+    known = [at[~np.isnan(figure[at])] for at in groups]
+    if not known:
+        return ()
+    p = Units.of_groups(figure, known, seed=seed).sign_flip(seed=seed)
+    return [
+        Paired.without_interval(figure[at], float(found))
+        for at, found in zip(known, p, strict=True)
+    ]
 
 
 def correct_by_holm(figures: Sequence[Paired]) -> tuple[Paired, ...]:
@@ -414,11 +454,8 @@ class SharedFigure:
         return cls(before, after, change)
 
     def only(self, at: Places) -> SharedFigure:
-        """Return the figure of the cases at some places; all others lack it."""
-        is_left_out = np.ones(self.change.size, dtype=bool)
-        is_left_out[at] = False
-        columns = (self.before, self.after, self.change)
-        return SharedFigure(*(np.where(is_left_out, np.nan, column) for column in columns))
+        """Return the figure of the cases at some places."""
+        return SharedFigure(self.before[at], self.after[at], self.change[at])
 
     @property
     def means(self) -> tuple[float | None, float | None]:
