@@ -27,7 +27,7 @@ from runs.compare.sides import case_override
 from runs.filters.fields import find_field
 from runs.filters.language import MAX_LENGTH, FilterError
 from runs.filters.matching import ResultRows
-from runs.filters.queries import DENSITIES, FAMILIES, Hit, hits_by_key, lists_without, matching_keys
+from runs.filters.queries import DENSITIES, FAMILIES, Hit, hits_by_key, lists_without
 from runs.lists import Chip, Control, NumberedPage, Sort, head_cell, numbered_page
 from runs.models.results import Result
 from runs.models.run_cases import RunCase
@@ -453,7 +453,7 @@ def _matching(comparison: Comparison, query: ComparisonQuery) -> Sequence[CaseCh
     shown = [change for change in comparison.cases if is_shown(change, query)]
     if not query.text:
         return shown
-    found = matching_keys([comparison.candidate.run], comparison.baseline.run, query.text)
+    found = comparison.matching_keys(query.text)
     return [change for change in shown if change.case in found]
 
 

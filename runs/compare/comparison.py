@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 
@@ -37,6 +37,7 @@ from runs.compare.sides import (
     read_executions,
     scores_to_test,
 )
+from runs.filters.queries import matching_keys
 from runs.models.results import Retry
 from runs.models.runs import RecentValues, Run
 
@@ -59,6 +60,7 @@ class Comparison:
     shared: int
     in_both: int
     is_of_shared_cases: bool = False
+    _matching: dict[str, Set[str]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
@@ -120,6 +122,12 @@ class Comparison:
     ) -> tuple[CaseSideFigures | None, CaseSideFigures | None]:
         """Return the figures of a case in both runs."""
         return self.baseline.case_figures(change.case), self.candidate.case_figures(change.case)
+
+    def matching_keys(self, text: str) -> Set[str]:
+        """Return the keys of the cases that match a filter, which is answered once; raises FilterError."""
+        if text not in self._matching:
+            self._matching[text] = matching_keys([self.candidate.run], self.baseline.run, text)
+        return self._matching[text]
 
     def title(self, case: str) -> str:
         """Return the title of a case, from the candidate where it has the case."""

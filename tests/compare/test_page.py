@@ -416,6 +416,14 @@ def test_queries_do_not_grow_with_the_cases(client, runs, django_assert_max_num_
         client.get(address(many, show="all"))
 
 
+def test_a_filter_without_a_match_is_answered_once(client, runs, django_assert_max_num_queries):
+    with django_assert_max_num_queries(30) as found:
+        page = text_of(client.get(address(runs, q="latency > 9s", show="regressed")))
+    assert "No matching case" in page
+    statements = [query["sql"] for query in found if "latency_ms" in query["sql"]]
+    assert len(statements) == len(set(statements))
+
+
 def test_a_case_is_shown_side_by_side_with_what_was_lost(client, runs):
     suite = make_suite(slug="words")
     case = make_case(suite=suite, key="W/1", title="A tent")
