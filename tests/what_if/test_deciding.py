@@ -12,7 +12,7 @@ from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.metrics_judge import MetricsJudgeConfig as MetricsConfig
 from evaluators.kinds.metrics_judge import rescore as rescore_metrics
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.score_tree import decide
+from evaluators.scoring.score_tree import Rules, decide
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Skipped, Unscored
 from runs.what_if.changes import RuleSet, read_origins
@@ -442,6 +442,29 @@ def test_an_open_score_leaves_the_outcomes_verdict_standing():
     found = ask(stored, rules(QUALITY, BY_OUTCOMES), after)
     assert (found.after.passed, found.after.open, found.after.mean_score) == (1, 0, None)
     assert [one.path for one in found.stale] == ["new"]
+
+
+def test_results_with_the_same_scores_are_decided_once(monkeypatch):
+    kinds = [scores(facts=0.9, tone=0.5), scores(facts=0.5, tone=0.9), FAILED_TARGET]
+    stored = stored_run(QUALITY, POLICY, kinds * 40, repetitions=2)
+    decided, decide_scores = [], Rules.decide_scores
+    monkeypatch.setattr(
+        Rules,
+        "decide_scores",
+        lambda self, *args: (decided.append(1), decide_scores(self, *args))[1],
+    )
+    found = ask(stored, rules(QUALITY), rules(root(leaf("facts", 1), leaf("tone", 3))))
+    # As the run did, by the new rules, and for the text of what flips.
+    assert len(decided) <= 2 * 3
+    assert (found.executions_flipped, found.after.errors, found.unanswered) == (80, 40, 40)
+    assert [flip.key for flip in found.flips] == [f"C-{n}" for n in range(60)]
+
+
+def test_no_score_is_not_decided_like_a_score_of_zero():
+    said = [scores(facts=0.0, tone=0.9), {**scores(tone=0.9), "facts": Unscored("no reply")}]
+    stored = stored_run(QUALITY, POLICY, said)
+    found = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(on_unscored="exclude")))
+    assert flips(found) == {"C-1": ("error", "pass")}
 
 
 def test_cases_with_evaluators_of_their_own_follow_those():
