@@ -36,7 +36,9 @@ def redact(text: str, secrets: tuple[str, ...], mark: str) -> str:
 
 def redact_bytes(content: bytes, secrets: tuple[str, ...], mark: str) -> bytes:
     """Return the content of a file with the mark in place of every secret."""
-    return redact(content.decode("latin-1"), secrets, mark).encode("latin-1")
+    # A file has the bytes of UTF-8, and each is one character here.
+    as_bytes = (secret.encode().decode("latin-1") for secret in secrets)
+    return redact(content.decode("latin-1"), (*secrets, *as_bytes), mark).encode("latin-1")
 
 
 def redact_json(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
@@ -114,13 +116,24 @@ def _backslashes(count: int) -> str:
 def _numbered(sign: str) -> Iterator[str]:
     """Yield the encodings of a character by its number, or in HTML by its name."""
     number = ord(sign)
-    digits = "".join(
-        f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{number:02x}"
-    )
+    digits = _any_case(f"{number:02x}")
     names = "".join(f"|{name}" for name in NAMED.get(sign, ()))
-    yield f"%(?:25)*{digits}"
-    yield f"{ESCAPE}(?:u00|x){digits}"
+    yield "".join(f"%(?:25)*{_any_case(f'{byte:02x}')}" for byte in sign.encode())
+    yield "".join(f"{ESCAPE}u{_any_case(unit.hex())}" for unit in _units(sign))
+    if number < 256:
+        yield f"{ESCAPE}x{digits}"
     yield f"&(?:amp;)*(?:#0*{number};?|#[xX]0*{digits};?{names})"
+
+
+def _units(sign: str) -> Iterator[bytes]:
+    """Yield the two bytes of each unit of UTF-16, by which JSON writes a character: some take two units."""
+    encoded = sign.encode("utf-16-be")
+    for start in range(0, len(encoded), 2):
+        yield encoded[start : start + 2]
+
+
+def _any_case(digits: str) -> str:
+    return "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in digits)
 
 
 def _in_base64(secret: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -65,6 +66,27 @@ def test_a_secret_is_found_in_every_spelling(secret: str) -> None:
         assert found.endswith(", after"), spelling
         hidden = redact_bytes(f"x{spelled}".encode(), (secret,), "[secret]")
         assert hidden != f"x{spelled}".encode(), spelling
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        *(str, lambda s: json.dumps(s)[1:-1], lambda s: json.dumps(json.dumps(s))),
+        *(lambda s: quote(s, safe=""), packed, lambda s: s.encode().hex()),
+        lambda s: "".join(f"&#{ord(sign)};" for sign in s),
+    ],
+    ids=["as it is", "json", "json in json", "url", "base64", "hexadecimal", "html by number"],
+)
+def test_a_password_beyond_ascii_is_found(spell: Callable[[str], str]) -> None:
+    secret = "user:p\N{LATIN SMALL LETTER O WITH DIAERESIS}\N{EURO SIGN}\N{GRINNING FACE}word"
+    spelled = spell(secret)
+
+    found = redact(f"before, {spelled}, after", (secret,), "[secret]")
+    content = redact_bytes(f"\0{spelled}".encode(), (secret,), "[secret]")
+
+    assert "[secret]" in found
+    assert spelled not in found
+    assert b"[secret]" in content
 
 
 @given(SECRETS, st.sampled_from(["as it is", "json by number", "url", "html", "base64"]))
