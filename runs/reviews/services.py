@@ -167,8 +167,10 @@ def release(item: ReviewItem, by: User) -> None:
 
 
 def skip(item: ReviewItem, by: User) -> None:
-    """Leave an item for later: the person gets it again after the rest, others as before."""
+    """Leave an item for later: the person gets it again after the rest, others as before; nothing if it is gone."""
     with transaction.atomic():
+        if not ReviewItem.objects.select_for_update(no_key=True).filter(pk=item.pk):
+            return
         release(item, by)
         ReviewSkip.objects.update_or_create(
             item=item, reviewer=by, defaults={"skipped_at": database_now()}

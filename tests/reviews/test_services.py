@@ -13,7 +13,7 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError, Verdict
 from runs.finishing import summarise_run
 from runs.models.results import Result, ResultOutput
-from runs.models.reviews import QueueQuery, Review, ReviewItem
+from runs.models.reviews import QueueQuery, Review, ReviewItem, ReviewSkip
 from runs.models.runs import Run
 from runs.reviews import services as queue
 from runs.reviews.services import (
@@ -368,6 +368,12 @@ class TestTheQueue:
         assert queue.next_item(ann) is None
         queue.release(item, ben)
         assert queue.next_item(ann) == item
+
+    def test_what_is_gone_meanwhile_is_not_skipped(self, ann: User) -> None:
+        item = item_of(queued_run(["borderline"]))
+        ReviewItem.objects.filter(pk=item.pk).delete()
+        queue.skip(item, ann)
+        assert not ReviewSkip.objects.exists()
 
     def test_what_was_skipped_comes_last_and_only_for_who_skipped(
         self, ann: User, ben: User
