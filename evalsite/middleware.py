@@ -26,6 +26,7 @@ from evalsite.serving import MEMBER
 from evaluators.models import AuditEntry
 from runs.engine.plan import UnreadableSnapshotError
 from runs.models.results import Result
+from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.temporary import CaseUpload, ReviewUpload
@@ -196,7 +197,7 @@ def refuse_nul(
 # What somebody may delete after a request has read it, and before it changes anything.
 DELETABLE = (
     *(Suite.DoesNotExist, Run.DoesNotExist, Result.DoesNotExist),
-    *(CaseUpload.DoesNotExist, ReviewUpload.DoesNotExist),
+    *(CaseUpload.DoesNotExist, ReviewUpload.DoesNotExist, ReviewItem.DoesNotExist),
 )
 
 

@@ -551,3 +551,16 @@ def test_identical_outputs_are_offered_and_each_decision_says_so(ann: User) -> N
     # Without the tick a decision is on one output.
     client.post(to("decide", first), given)
     assert Review.objects.standing().count() == 2
+
+
+def test_an_item_that_goes_while_it_is_opened_is_not_found(
+    ann: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item, reserve = item_of(queued_run(["borderline"])), services.reserve
+
+    def delete_then_reserve(item: ReviewItem, by: User) -> ReviewItem:
+        ReviewItem.objects.filter(pk=item.pk).delete()
+        return reserve(item, by)
+
+    monkeypatch.setattr(services, "reserve", delete_then_reserve)
+    assert make_client(ann).get(to("review-item", item)).status_code == 404
