@@ -563,4 +563,4 @@ def test_an_item_that_goes_while_it_is_opened_is_not_found(
         return reserve(item, by)
 
     monkeypatch.setattr(services, "reserve", delete_then_reserve)
-    assert make_client(ann).get(to("review-item", item)).status_code == 404
+    assert make_client(ann).get(to("item", item)).status_code == 404
