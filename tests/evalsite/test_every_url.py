@@ -528,12 +528,17 @@ class Site:
 def site(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Site]:
     """Fill a site once for the whole module, and roll it back at the end."""
     with django_db_blocker.unblock(), transaction.atomic():
-        sessions = {}
-        for role in ROLES:
-            client = make_client(make_member("" if role == LOGGED_IN else role, f"a-{role}"))
-            sessions[role] = client.cookies[settings.SESSION_COOKIE_NAME].value
-        yield Site(fill(), sessions)
+        yield fill_site()
         transaction.set_rollback(True)
+
+
+def fill_site() -> Site:
+    """Make members of each role with a session, and one object of every kind."""
+    sessions = {}
+    for role in ROLES:
+        client = make_client(make_member("" if role == LOGGED_IN else role, f"a-{role}"))
+        sessions[role] = client.cookies[settings.SESSION_COOKIE_NAME].value
+    return Site(fill(), sessions)
 
 
 @pytest.fixture

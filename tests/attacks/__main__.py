@@ -1,0 +1,64 @@
+"""Send hostile requests, picked by chance, to a fresh site in this process, and tell what it did wrong.
+
+A line tells of each part: the requests it sent, the addresses of the site that they reached, the seconds of CPU that
+it took, and its findings, which follow. The command fails when there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import secrets
+import sys
+import tempfile
+
+import django
+from django.core.management import call_command
+from django.db import transaction
+from django.test.utils import setup_test_environment
+
+MAX_CPU_S = 2.0
+
+
+def main() -> None:
+    """Run the parts."""
+    with tempfile.TemporaryDirectory(prefix="evalsite-attacks-") as folder:
+        os.environ.pop("DATABASE_URL", None)
+        os.environ["EVALSITE_DATA_DIR"] = folder
+        os.environ["EVALSITE_SCRIPTS"] = "1"
+        os.environ["DJANGO_SETTINGS_MODULE"] = "evalsite.settings"
+        django.setup()
+        # What asks for settings can only be loaded once they are there.
+        from django.conf import settings
+
+        from tests.attacks.rounds import PARTS, run_part
+        from tests.attacks.site import AttackedSite
+        from tests.conftest import FOR_TESTS
+
+        parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
+        parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
+        parser.add_argument("--seed", default=secrets.token_hex(4), help="picks the same again")
+        parser.add_argument("--share", type=float, default=1.0, help="of all requests, say 0.1")
+        chosen = parser.parse_args()
+        for name, value in FOR_TESTS.items():
+            setattr(settings, name, value)
+        setup_test_environment()
+        logging.disable()
+        call_command("migrate", verbosity=0)
+        sys.stdout.write(f"seed {chosen.seed}\n")
+        found = 0
+        with transaction.atomic():
+            site = AttackedSite(max_cpu_s=MAX_CPU_S)
+            site.warm_up()
+            for name in chosen.parts:
+                line, findings = run_part(name, site, seed=chosen.seed, share=chosen.share)
+                found += len(findings)
+                sys.stdout.write("\n  ".join([line, *map(str, findings)]) + "\n")
+                sys.stdout.flush()
+            transaction.set_rollback(True)
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
