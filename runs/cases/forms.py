@@ -44,13 +44,12 @@ from runs.lists import read_integer
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.specs.problems import UnreadableFileError
-from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec
+from runs.specs.suites import MAX_CASE_ROWS, MAX_CASE_TAG_LENGTH, CaseSpec
 from runs.suites.files import suite_files
 from runs.suites.forms import TagsField
 from runs.suites.services import SuiteArchivedError
 
 ACTION = "row"
-MAX_ROWS = 3_000
 NEXT_ROLE = {"system": "user", "developer": "user", "user": "assistant"}
 
 
@@ -59,8 +58,10 @@ class RowsField(forms.Field):
 
     def clean(self, value: Any) -> Any:
         """Return the rows; raises ValidationError for too many."""
-        if len(value or ()) > MAX_ROWS:
-            raise forms.ValidationError(f"There are {len(value)} rows; {MAX_ROWS} is the limit.")
+        if len(value or ()) > MAX_CASE_ROWS:
+            raise forms.ValidationError(
+                f"There are {len(value)} rows; {MAX_CASE_ROWS} is the limit."
+            )
         return value or []
 
 

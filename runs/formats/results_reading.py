@@ -34,7 +34,7 @@ from runs.formats.tools import recognise
 from runs.formats.tools._base import MAX_RESULT_VALUES, open_file
 from runs.specs.external_scores import MAX_NAMES, GivenScore
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.suites import MAX_CASE_TAG_LENGTH
+from runs.specs.suites import MAX_CASE_ROWS, MAX_CASE_TAG_LENGTH
 
 MAX_PROBLEMS = 100
 # 200,000 results of 25 bytes each took 1.9 GB until they were stored.
@@ -352,9 +352,15 @@ def _first(*values: int | None) -> int | None:
 
 
 def _outcomes(fields: ResultFields) -> tuple[OutcomeResult, ...]:
+    judged = fields.objects(OUTCOMES)
+    if len(judged) > MAX_CASE_ROWS:
+        fields.place.refuse(
+            f"the result has {len(judged):,} expected outcomes, and {MAX_CASE_ROWS:,} is the limit; remove some"
+        )
+        return ()
     return tuple(
         OutcomeResult(item.text("text"), item.flag("passed"), item.text("justification"))
-        for item in (ResultFields(value, fields.place) for value in fields.objects(OUTCOMES))
+        for item in (ResultFields(value, fields.place) for value in judged)
     )
 
 

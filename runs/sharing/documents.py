@@ -101,6 +101,7 @@ class AnswerDoc(ResponseDoc):
     output: TextDoc
     error: Remark
     outcomes: Annotated[list[JudgedOutcomeDoc], OUTPUTS]
+    outcome_count: Annotated[int, OUTPUTS] = 0
 
 
 class SharedCaseDoc(QuestionDoc):
@@ -434,6 +435,7 @@ class SharedResult(SharedDoc, QuestionDoc, ResponseDoc):
     rule_count: Annotated[int, OUTPUTS] = 0
     outcomes_met: Count
     outcomes: list[JudgedOutcomeDoc]
+    outcome_count: Count = 0
 
 
 KINDS: dict[str, type[SharedDoc]] = {

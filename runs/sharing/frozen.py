@@ -384,7 +384,7 @@ def shared_result(
             ],
             **rules(page.decision, budget),
             "outcomes_met": page.outcomes_met,
-            "outcomes": outcomes(page.outcomes, budget),
+            **outcomes(page.outcomes, budget),
             **question(_shown_turns(page, detail_level), budget),
             "expected": budget.cut(page.case.expected_output),
             **remarks(findings, budget),

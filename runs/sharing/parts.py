@@ -39,7 +39,7 @@ Value = TypeVar("Value")
 VERSION = 1
 # How many cases a document lists, and how many of them with their question and answers.
 MAX_CASES, MAX_WITH_TEXTS = 500, 100
-MAX_STEPS, MAX_TURNS, MAX_REMARKS, MAX_RULES = 100, 50, 50, 50
+MAX_STEPS, MAX_OUTCOMES, MAX_TURNS, MAX_REMARKS, MAX_RULES = 100, 100, 50, 50, 50
 MAX_NAME_LENGTH, MAX_IN_TITLE_LENGTH = 200, 80
 STATES = {"not_run": "cancelled", "pending": "waiting"}
 GATES = {"score": "score", "expected_outcomes": "expected outcomes"}
@@ -210,18 +210,19 @@ def _step(step: Mapping[str, Any], budget: TextBudget) -> dict[str, Any]:
     }
 
 
-def outcomes(
-    judged: Iterable[Mapping[str, Any]] | None, budget: TextBudget
-) -> list[dict[str, Any]]:
-    """Return the expected outcomes, each with the judgement on it."""
-    return [
-        {
-            "passed": bool(outcome.get("passed")),
-            "text": budget.brief(outcome.get("text")),
-            "justification": budget.brief(outcome.get("justification")),
-        }
-        for outcome in judged or ()
-    ]
+def outcomes(judged: Sequence[Mapping[str, Any]] | None, budget: TextBudget) -> dict[str, Any]:
+    """Return the first expected outcomes, each with the judgement on it, and the number of all outcomes."""
+    return {
+        "outcomes": [
+            {
+                "passed": bool(outcome.get("passed")),
+                "text": budget.brief(outcome.get("text")),
+                "justification": budget.brief(outcome.get("justification")),
+            }
+            for outcome in budget.first(judged or (), MAX_OUTCOMES)
+        ],
+        "outcome_count": len(judged or ()),
+    }
 
 
 def comparison_title(runs: Sequence[Run]) -> str:
@@ -352,7 +353,7 @@ def _answers(
                 "state": result_mark(result),
                 "output": budget.cut(output.get("start") or "", output.get("size") or 0),
                 "error": budget.brief(result.error),
-                "outcomes": outcomes(output.get("outcomes"), budget),
+                **outcomes(output.get("outcomes"), budget),
                 **remarks(findings.get(result.pk, []), budget),
                 **steps(output.get("trace"), budget),
             }

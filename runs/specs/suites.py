@@ -46,6 +46,8 @@ class CaseSpec(Spec):
 
 MAX_CASE_TAG_LENGTH, MAX_SUITE_TAG_LENGTH = 200, 60
 MAX_CASE_TAGS = 100
+# Messages, and expected outcomes, of a case: its form has a row for each.
+MAX_CASE_ROWS = 3_000
 # A year.
 MAX_MINUTES = 525_600
 MINUTE_MS = 60_000

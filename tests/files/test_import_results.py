@@ -222,6 +222,15 @@ def test_a_line_that_cannot_be_read_leaves_nothing_behind():
     assert not Run.objects.exists()
 
 
+def test_more_outcomes_than_a_case_can_have_are_refused_with_their_line():
+    many = [{"text": f"Goal {n}", "passed": True} for n in range(3_001)]
+    said = "line 2, case C-2: the result has 3,001 expected outcomes, and 3,000 is the limit"
+    with pytest.raises(UnreadableFileError, match=said):
+        brought_in(GOOD, {**GOOD, "eval_id": "C-2", "expected_outcome_results": many})
+    assert not Suite.objects.exists()
+    brought_in({**GOOD, "expected_outcome_results": many[1:]})
+
+
 @pytest.mark.django_db(transaction=True)
 def test_what_one_site_writes_another_shows_alike():
     gate = {

@@ -374,6 +374,26 @@ def test_outcomes_are_a_checklist_with_reasons(viewer_client: Client) -> None:
     assert "It does." in page
 
 
+def test_of_very_many_outcomes_every_page_shows_the_first(viewer_client: Client) -> None:
+    texts = [f"Goal {n}!" for n in range(900)]
+    case = make_case(suite=make_suite(), key="C-001", expected_outcomes=texts)
+    rows = [{"text": goal, "passed": False, "justification": ""} for goal in texts]
+    result = judged(suite=case.suite, case=case, outcomes=rows)
+    before = judged(suite=case.suite, case=case, run=make_run(suite=case.suite))
+    runs = [f"{case.suite.slug}:{row.run.number}" for row in (before, result)]
+    pages = [
+        at(result),
+        at(before),
+        reverse("runs:case", args=[case.suite.slug, "C-001"]),
+        f"{reverse('runs:compare-case')}?baseline={runs[0]}&candidate={runs[1]}&case=C-001",
+    ]
+    for page in pages:
+        said = " ".join(text(viewer_client, page).split())
+        assert "Goal 299!" in said, page
+        assert "Goal 300!" not in said, page
+        assert "The first 300 of 900 outcomes." in said, page
+
+
 def test_trying_again_keeps_the_earlier_attempt(editor_client: Client) -> None:
     result = judged()
     response = editor_client.post(at(result, "result-retry"), {"keep_output": "on"}, follow=True)

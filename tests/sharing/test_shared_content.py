@@ -111,7 +111,7 @@ def test_a_page_with_very_many_entries_is_cut_and_says_so(
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(TextBudget.__init__, "__defaults__", (MAX_CHARACTERS, 10))
+    monkeypatch.setattr(TextBudget.__init__, "__defaults__", (MAX_CHARACTERS, 12))
     outputs = ResultOutput.objects.filter(result__run=runs[1])
     outputs.update(trace=[{"type": "tool", "name": f"tool-{n}"} for n in range(30)])
     page = client.get(share(editor_client, subject(runs, kind), "traces"))
@@ -119,6 +119,18 @@ def test_a_page_with_very_many_entries_is_cut_and_says_so(
     shown = len(set(re.findall(r"tool-\d+", text)))
     assert 5 <= shown < 10
     assert f"The first {shown} of 30 steps." in text
+
+
+@pytest.mark.parametrize("kind", ["comparison", "result"])
+def test_of_very_many_outcomes_a_page_has_the_first_and_says_so(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str
+) -> None:
+    outcomes = [{"text": f"goal-{n}", "passed": True, "justification": ""} for n in range(1_000)]
+    ResultOutput.objects.filter(result__run=runs[1]).update(outcomes=outcomes)
+    text = text_of(client.get(share(editor_client, subject(runs, kind), "outputs")))
+    assert set(re.findall(r"goal-\d+", text)) == {f"goal-{n}" for n in range(100)}
+    assert "The first 100 of 1 000 outcomes." in text
+    assert kind == "comparison" or "1000 of 1000 met" in text
 
 
 def test_the_steps_of_a_shared_result_have_the_icons_of_its_own_page(
