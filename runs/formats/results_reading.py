@@ -13,6 +13,7 @@ from typing import Any
 from evaluators.reading.json import TooManyValuesError, read_json
 from evaluators.scoring.hybrid import SCALE
 from evaluators.scoring.numbers import rounded
+from evaluators.scoring.tree import MAX_EVALUATORS
 from evaluators.scoring.types import OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.lines import (
@@ -29,7 +30,7 @@ from runs.formats.result_evaluators import (
     read_evaluators,
     with_final_evaluation,
 )
-from runs.formats.results_writing import EXTERNAL, ResultLine, review_sentence
+from runs.formats.results_writing import EXTERNAL, ResultLine, review_sentence, walk_lines
 from runs.formats.tools import recognise
 from runs.formats.tools._base import MAX_RESULT_VALUES, open_file
 from runs.specs.external_scores import MAX_NAMES, GivenScore
@@ -272,6 +273,12 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
         place.refuse("the line has no score, no verdict and no error; add one of them")
     evaluators = read_evaluators(fields, place, EVALUATORS, overall=score)
     evaluators = with_final_evaluation(evaluators, fields)
+    in_tree = tuple(evaluator for evaluator in evaluators if evaluator.name != OUTCOMES_PATH)
+    size = sum(1 for _ in walk_lines(in_tree))
+    if size > MAX_EVALUATORS:
+        place.refuse(
+            f"the result has {size:,} evaluators, composites included, and {MAX_EVALUATORS} is the limit; remove some"
+        )
     return ResultLine(
         suite=fields.text("suite", "dataset", "eval_set"),
         run=0,
@@ -283,7 +290,7 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
         verdict=verdict,
         decided_by=fields.text("decided_by"),
         cause=_cause(fields),
-        evaluators=tuple(evaluator for evaluator in evaluators if evaluator.name != OUTCOMES_PATH),
+        evaluators=in_tree,
         outcomes_judge=next(
             (evaluator for evaluator in evaluators if evaluator.name == OUTCOMES_PATH), None
         ),

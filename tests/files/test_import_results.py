@@ -231,6 +231,40 @@ def test_more_outcomes_than_a_case_can_have_are_refused_with_their_line():
     brought_in({**GOOD, "expected_outcome_results": many[1:]})
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_more_evaluators_than_a_suite_can_have_are_refused_with_their_line(is_nested):
+    many = [{"name": f"e{n}", "score": 1} for n in range(499 + (not is_nested))]
+    inner = {"name": "group", "score": 1, "evaluator_results": many[1:]}
+    judge = {"name": "@outcomes", "type": "outcomes", "score": 1}
+    listed = [inner, many[0], judge] if is_nested else [*many, judge]
+    brought_in({**GOOD, "evaluator_results": listed})
+    too_many = {**GOOD, "eval_id": "C-2", "evaluator_results": [*listed, {"name": "x", "score": 1}]}
+    said = (
+        "line 2, case C-2: the result has 501 evaluators, composites included, and 500 is the limit"
+    )
+    with pytest.raises(UnreadableFileError, match=said):
+        brought_in(GOOD, too_many, file="other.jsonl")
+    assert Run.objects.count() == 1
+
+
+def test_of_very_many_evaluators_of_different_cases_a_run_shows_the_lowest(viewer_client: Client):
+    lines = [
+        {
+            "eval_id": f"C-{case}",
+            "score": 0.5,
+            "evaluator_results": [
+                {"name": f"e{case}-{n}", "score": (100 * case + n) / 1000} for n in range(100)
+            ],
+        }
+        for case in range(6)
+    ]
+    [run] = brought_in(*lines).runs
+    page = viewer_client.get(reverse("runs:run-evaluators", args=[run.suite.slug, run.number]))
+    said = page.content.decode()
+    assert "The 500 lowest of 600 evaluators." in said
+    assert [said.count(f"<code>e{n}</code>") for n in ("0-0", "4-99", "5-0")] == [1, 1, 0]
+
+
 @pytest.mark.django_db(transaction=True)
 def test_what_one_site_writes_another_shows_alike():
     gate = {
