@@ -1,7 +1,7 @@
 """Send hostile requests, picked by chance, to a fresh site in this process, and tell what it did wrong.
 
 A line tells of each part: the requests it sent, the addresses of the site that they reached, the seconds of CPU that
-it took, and its findings, which follow. The command fails when there is any.
+it took, and its findings, which follow what became of each family of things sent. The command fails when there is any.
 """
 
 from __future__ import annotations

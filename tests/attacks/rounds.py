@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import addresses
+from tests.attacks import addresses, files
 from tests.attacks.site import AttackedSite, Finding
 from tests.evalsite.test_every_url import PAGES
 
@@ -14,13 +14,14 @@ from tests.evalsite.test_every_url import PAGES
 Attack = Callable[[AttackedSite, random.Random, float], Iterator[Finding]]
 PARTS: Mapping[str, Attack] = {
     "addresses": addresses.attack,
+    "files": files.attack,
 }
 
 
 def run_part(
     name: str, site: AttackedSite, *, seed: str, share: float
 ) -> tuple[str, list[Finding]]:
-    """Run one part; return a line about it, and its findings, of each kind one.
+    """Run one part; return what it sent, and its findings, of each kind one.
 
     What it sends depends on the seed alone, and not on the parts before.
     """
@@ -33,4 +34,6 @@ def run_part(
         f"{name:<10}  {site.requests:>6} requests  {len(site.reached):>3} of {len(PAGES)} addresses"
         f"  {time.process_time() - begun:>6.1f} s CPU  {len(findings)} findings"
     )
+    for family, outcomes in site.outcomes.items():
+        line += f"\n    {family}: {', '.join(f'{n} {outcome}' for outcome, n in outcomes.items())}"
     return line, [*findings.values()]

@@ -6,6 +6,7 @@ import math
 import re
 import time
 import traceback
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -123,6 +124,12 @@ class AttackedSite:
         """Count requests and reached addresses anew."""
         self.requests = 0
         self.reached: set[str] = set()
+        self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def count(self, family: str, outcome: str) -> None:
+        """Count something that was sent, by its family and by what became of it."""
+        self.requests += 1
+        self.outcomes[family][outcome] += 1
 
     def warm_up(self) -> None:
         """Open every address once: what a process loads at its first request is not held against it."""
