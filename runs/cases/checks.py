@@ -28,10 +28,11 @@ from runs.formats.yaml import YamlDocument, describe_value, read_document
 from runs.models.suites import Suite
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.suites import (
+    CASE_LISTS,
     MAX_CASE_TAG_LENGTH,
-    MAX_CASE_TAGS,
     CaseSpec,
     SuiteWithCases,
+    too_many,
 )
 from runs.suites.drafts import missing_model
 from runs.suites.references import unfit_agents
@@ -128,8 +129,9 @@ def _plain_problems(case: CaseSpec) -> Iterator[tuple[str, str]]:
         yield "title", f"It has {len(case.title)} characters; {MAX_TITLE_LENGTH} is the limit."
     if any(not tag.strip() or len(tag) > MAX_CASE_TAG_LENGTH for tag in case.tags):
         yield "tags", f"A tag has 1 to {MAX_CASE_TAG_LENGTH} characters."
-    if len(case.tags) > MAX_CASE_TAGS:
-        yield "tags", f"It has {len(case.tags)} tags; {MAX_CASE_TAGS} is the limit."
+    for name in CASE_LISTS:
+        if text := too_many(name, getattr(case, name)):
+            yield name, f"It {text}."
     if not case.input:
         yield "input", "Enter at least one message."
     if not all(map(_is_message, case.input)):

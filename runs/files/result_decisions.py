@@ -121,6 +121,7 @@ IMPORTED = "imported"
 # In our own results files, reasons of forced fails begin with these (SCORING §4.5, §8).
 FORCING_WORDS = ("required: ", "gate: ", "all or nothing: ")
 MAX_CELL_LENGTH = 300
+MAX_CAUSE_LENGTH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ def _cause(line: ResultLine, decision: Decision) -> VerdictCause | None:
     start = f"{VERDICT_WORDS[decision.verdict]}: "
     if str(decision.cause) == line.cause or not line.cause.startswith(start):
         return decision.cause
-    reason = CausePart(line.cause.removeprefix(start))
+    reason = CausePart(line.cause.removeprefix(start)[:MAX_CAUSE_LENGTH])
     return VerdictCause(VERDICT_WORDS[decision.verdict], (reason,))
 
 
@@ -192,7 +193,7 @@ def _as_in_file(line: ResultLine, decision: Decision, policy: PolicySpec) -> Dec
             return decision
         score = decision.score
     message = "" if score is None else f" at {format_number(score)}"
-    cell = line.decided_by or f"imported: {verdict or 'no verdict'}{message}"
+    cell = line.decided_by[:MAX_CELL_LENGTH] or f"imported: {verdict or 'no verdict'}{message}"
     step = TraceStep(f"The file says: {cell}", passed=verdict is Verdict.PASS)
     return replace(
         decision,

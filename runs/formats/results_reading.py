@@ -10,6 +10,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
+from evaluators.kinds._judging import keep_findings
 from evaluators.reading.json import TooManyValuesError, read_json
 from evaluators.scoring.hybrid import SCALE
 from evaluators.scoring.numbers import rounded
@@ -35,7 +36,7 @@ from runs.formats.tools import recognise
 from runs.formats.tools._base import MAX_RESULT_VALUES, open_file
 from runs.specs.external_scores import MAX_NAMES, GivenScore
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.suites import MAX_CASE_ROWS, MAX_CASE_TAG_LENGTH
+from runs.specs.suites import MAX_CASE_TAG_LENGTH, too_many
 
 MAX_PROBLEMS = 100
 # 200,000 results of 25 bytes each took 1.9 GB until they were stored.
@@ -210,6 +211,9 @@ def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number:
         finished_at=_moment(fields.text("timestamp", "finished_at", "end_time")),
         external_scores=tuple(_external_scores(fields, place)),
     )
+    for name, entries in (("tags", shared.tags), ("input", shared.input)):
+        if message := too_many(name, entries):
+            place.refuse(f"the case {message}; remove some")
     reading.found += _each_trial(shared, fields, place)
 
 
@@ -273,6 +277,7 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
         place.refuse("the line has no score, no verdict and no error; add one of them")
     evaluators = read_evaluators(fields, place, EVALUATORS, overall=score)
     evaluators = with_final_evaluation(evaluators, fields)
+    warnings, note = keep_findings(fields.texts("warnings"), "warnings")
     in_tree = tuple(evaluator for evaluator in evaluators if evaluator.name != OUTCOMES_PATH)
     size = sum(1 for _ in walk_lines(in_tree))
     if size > MAX_EVALUATORS:
@@ -297,7 +302,7 @@ def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
         outcomes=_outcomes(fields),
         error=error,
         error_stage=fields.text("error_stage"),
-        warnings=fields.texts("warnings"),
+        warnings=(*warnings, *note),
         output=_answer(fields),
         usage=_usage(fields),
         run_cost_usd=_run_cost(fields),
@@ -360,10 +365,8 @@ def _first(*values: int | None) -> int | None:
 
 def _outcomes(fields: ResultFields) -> tuple[OutcomeResult, ...]:
     judged = fields.objects(OUTCOMES)
-    if len(judged) > MAX_CASE_ROWS:
-        fields.place.refuse(
-            f"the result has {len(judged):,} expected outcomes, and {MAX_CASE_ROWS:,} is the limit; remove some"
-        )
+    if message := too_many("expected_outcomes", judged):
+        fields.place.refuse(f"the result {message}; remove some")
         return ()
     return tuple(
         OutcomeResult(item.text("text"), item.flag("passed"), item.text("justification"))

@@ -34,7 +34,7 @@ from runs.formats.suite_evaluators import (
 )
 from runs.formats.yaml import YamlDocument, decode_text, describe_value, read_document
 from runs.specs.problems import Problem, UnreadableFileError
-from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec
+from runs.specs.suites import CASE_LISTS, MAX_CASE_TAG_LENGTH, CaseSpec, too_many
 
 # The text of a block and its shortest form.
 Block = tuple[str, dict[str, str]]
@@ -552,6 +552,9 @@ class _Case:
                 {"execution": rest} if rest else {}, {"evaluators": own} if own else {}, kept
             ),
         )
+        for name in CASE_LISTS:
+            if message := too_many(name, getattr(content, name)):
+                self.fields.refuse(name, f"{message}. Remove some")
         if any(not outcome.strip() for outcome in content.expected_outcomes):
             self.fields.refuse(
                 "expected_outcomes", "an expected outcome is empty; write it or remove it"

@@ -28,7 +28,7 @@ from runs.formats.table_mapping import (
 from runs.formats.tables import REASON_COLUMNS, Table, TableRow, escape_formula
 from runs.formats.yaml import YamlDocument
 from runs.specs.problems import UnreadableFileError
-from runs.specs.suites import MAX_CASE_TAG_LENGTH, MAX_CASE_TAGS, CaseSpec
+from runs.specs.suites import MAX_CASE_TAG_LENGTH, CaseSpec, too_many
 from runs.target_kinds._outputs import output_from_json
 
 MARKER = re.compile(r"\A(?:[-*•–]|\d{1,2}[.)]|\[[ xX]?\])\s+")
@@ -230,8 +230,7 @@ class RowReader:
         title = self._cell(row, CasePart.TITLE, _short(MAX_TITLE_LENGTH), "")
         key = self._cell(row, CasePart.KEY, _key, "")
         tags = tuple(dict.fromkeys(self._several(row, CasePart.TAGS, _checked_tags)))
-        if len(tags) > MAX_CASE_TAGS:
-            reason = f"has {len(tags)} tags; {MAX_CASE_TAGS} is the limit"
+        if reason := too_many("tags", tags):
             raise RefusedRowError(self.column(CasePart.TAGS), reason)
         answer, claims, metadata = self._assertions(row)
         for name, cell in self._filled(row, CasePart.METADATA):

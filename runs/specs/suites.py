@@ -6,7 +6,7 @@ without further code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,19 @@ MAX_CASE_TAG_LENGTH, MAX_SUITE_TAG_LENGTH = 200, 60
 MAX_CASE_TAGS = 100
 # Messages, and expected outcomes, of a case: its form has a row for each.
 MAX_CASE_ROWS = 3_000
+CASE_LISTS = {
+    "tags": ("tags", MAX_CASE_TAGS),
+    "input": ("messages", MAX_CASE_ROWS),
+    "expected_outcomes": ("expected outcomes", MAX_CASE_ROWS),
+}
+
+
+def too_many(name: str, entries: Sequence[Any]) -> str:
+    """Return how many entries a list of a case has and how many it may have, "" if it may have them."""
+    noun, most = CASE_LISTS[name]
+    return f"has {len(entries):,} {noun}; {most:,} is the limit" if len(entries) > most else ""
+
+
 # A year.
 MAX_MINUTES = 525_600
 MINUTE_MS = 60_000

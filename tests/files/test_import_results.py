@@ -224,11 +224,53 @@ def test_a_line_that_cannot_be_read_leaves_nothing_behind():
 
 def test_more_outcomes_than_a_case_can_have_are_refused_with_their_line():
     many = [{"text": f"Goal {n}", "passed": True} for n in range(3_001)]
-    said = "line 2, case C-2: the result has 3,001 expected outcomes, and 3,000 is the limit"
+    said = (
+        "line 2, case C-2: the result has 3,001 expected outcomes; 3,000 is the limit; remove some"
+    )
     with pytest.raises(UnreadableFileError, match=said):
         brought_in(GOOD, {**GOOD, "eval_id": "C-2", "expected_outcome_results": many})
     assert not Suite.objects.exists()
     brought_in({**GOOD, "expected_outcome_results": many[1:]})
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"tags": [f"t{n}" for n in range(101)]}, "has 101 tags; 100 is the limit"),
+        (
+            {"input": [{"role": "user", "content": "Hi"}] * 3_001},
+            "has 3,001 messages; 3,000 is the limit",
+        ),
+    ],
+)
+def test_results_of_cases_that_no_form_would_take_are_refused(own, said):
+    with pytest.raises(UnreadableFileError, match=f"line 1, case C-1: the case {said}; remove"):
+        brought_in({**GOOD, **own})
+    assert not Suite.objects.exists()
+
+
+def test_long_reasons_warnings_and_metadata_are_shown_by_their_beginning(viewer_client: Client):
+    [run] = brought_in(
+        {
+            **GOOD,
+            "verdict": "fail",
+            "cause": f"Failed: {'tone ' * 10_000}",
+            "decided_by": "rule " * 10_000,
+            "warnings": [f"Warning {n}!" for n in range(1_000)],
+            "metadata": {f"key-{n}": n for n in range(5_000)},
+        }
+    ).runs
+    at = reverse("runs:result", args=[run.suite.slug, run.number, "C-1", 1])
+    page = viewer_client.get(at).content.decode()
+    assert page.count("rule ") < 200
+    assert page.count("tone ") < 1_000
+    assert "Warning 199!" in page
+    assert "Warning 200!" not in page
+    assert "1,000 warnings were given; the first 200 are kept" in page
+    case = viewer_client.get(reverse("runs:case", args=[run.suite.slug, "C-1"])).content.decode()
+    assert "key-500" in case
+    assert "key-4999" not in case
+    assert "The beginning of 5\u202f000 values; exports have all." in case
 
 
 @pytest.mark.parametrize("is_nested", [False, True])

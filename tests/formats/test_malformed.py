@@ -127,6 +127,8 @@ MALFORMED = (
         "but found a mapping", case="A"),
     Bad("long tag", f"{CASE}    tags: [a, {'b' * 201}]\n", 5, "tests[0].tags[1]", "has 201 characters",
         "200 is the limit. Shorten it", case="A"),
+    Bad("many tags", f"{CASE}    tags: [{', '.join('abcdefghij' * 11)}]\n", 5, "tests[0].tags",
+        "has 110 tags; 100 is the limit", "Remove some", case="A"),
     Bad("long tag of a suite", f"{CASE}tags:\n- {'b' * 61}\n", 6, "tags[0]", "has 61 characters",
         "60 is the limit. Shorten it"),
     Bad("metadata", f"{CASE}    metadata: x\n", 5, "tests[0].metadata", "expected a mapping of keys",
