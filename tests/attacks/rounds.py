@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import addresses, files
+from tests.attacks import addresses, files, forms, parameters
 from tests.attacks.site import AttackedSite, Finding
 from tests.evalsite.test_every_url import PAGES
 
@@ -15,6 +15,8 @@ Attack = Callable[[AttackedSite, random.Random, float], Iterator[Finding]]
 PARTS: Mapping[str, Attack] = {
     "addresses": addresses.attack,
     "files": files.attack,
+    "forms": forms.attack,
+    "parameters": parameters.attack,
 }
 
 

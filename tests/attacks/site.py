@@ -7,10 +7,11 @@ import re
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db import connection, transaction
 from django.test import Client
@@ -32,7 +33,9 @@ SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 MAX_BYTES = 2_000_000
 # A page that shows this unescaped would run it.
 MARKER = "<script>attack(91)</script>"
-MAX_SHOWN = 300
+# Sent in fields that a form does not have; nothing may store it.
+SMUGGLED = "attack-smuggled"
+MAX_SHOWN, MAX_SHOWN_OF_VALUE = 400, 80
 
 WRITE = re.compile(r'\s*(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM)\s+"?(\w+)', re.IGNORECASE)
 SAVEPOINT = re.compile(r'\s*(SAVEPOINT|ROLLBACK TO SAVEPOINT)\s+"?(\w+)', re.IGNORECASE)
@@ -66,6 +69,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     written: list[str] = field(default_factory=list)
+    smuggled: list[str] = field(default_factory=list)
     cpu_s: float = 0.0
     error: str = ""
     findings: list[Finding] = field(default_factory=list)
@@ -92,7 +96,7 @@ class Writes:
 
     def __init__(self) -> None:
         """Note nothing yet."""
-        self.tables: list[str] = []
+        self.rows: list[tuple[str, bool]] = []
         self.savepoints: dict[str, int] = {}
 
     def __call__(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
@@ -101,12 +105,23 @@ class Writes:
         if found := SAVEPOINT.match(str(sql)):
             action, name = found.groups()
             if action.upper() == "SAVEPOINT":
-                self.savepoints[name] = len(self.tables)
+                self.savepoints[name] = len(self.rows)
             else:
-                del self.tables[self.savepoints.get(name, 0) :]
+                del self.rows[self.savepoints.get(name, 0) :]
         elif (found := WRITE.match(str(sql))) and context["cursor"].rowcount:
-            self.tables.append(found[1])
+            self.rows.append((found[1], SMUGGLED in repr(params)))
         return result
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables, without those that note what was refused."""
+        return sorted({table for table, _ in self.rows if not NOTES.match(table)})
+
+    @property
+    def smuggled(self) -> list[str]:
+        """Those of them that hold what no field holds."""
+        smuggled = {table for table, is_smuggled in self.rows if is_smuggled}
+        return [table for table in self.tables if table in smuggled]
 
 
 class AttackedSite:
@@ -177,7 +192,7 @@ class AttackedSite:
                 except Exception as error:  # noqa: BLE001
                     answer.error = place_of(error)
             answer.cpu_s = time.process_time() - begun
-            answer.written = sorted({table for table in writes.tables if not NOTES.match(table)})
+            answer.written, answer.smuggled = writes.tables, writes.smuggled
             answer.findings = [*self._findings(answer)]
             yield answer
 
@@ -223,6 +238,20 @@ def exceeded_rights(role: str, method: str, answer: Answer) -> Iterator[Finding]
     is_answered = method != "OPTIONS" and answer.status < 400 and not answer.leads_to_login
     if is_answered or answer.written:
         yield answer.find(f"Answered a {role}", f"{answer.status}, {answer.written}")
+
+
+def encode(data: Mapping[str, Sequence[str]]) -> bytes:
+    """Return fields as a browser sends them, lone surrogates included."""
+    pairs = [(name, value) for name, values in data.items() for value in values]
+    return urlencode(pairs, errors="surrogatepass").encode()
+
+
+def shorten(value: object) -> str:
+    """Return what a line has room for of a value."""
+    text = repr(value)
+    return (
+        text if len(text) <= MAX_SHOWN_OF_VALUE else f"{text[:MAX_SHOWN_OF_VALUE]}… ({len(text)})"
+    )
 
 
 def address_name(path: str) -> str:
