@@ -92,8 +92,7 @@ def read_body(body: type[BodyType], data: Any) -> BodyType:
         return body.model_validate(data)
     except ValidationError as error:
         if (count := error.error_count()) > MAX_ERRORS:
-            message = f"It has {count:,} errors, and no more than {MAX_ERRORS:,} are named."
-            raise UnusableBodyError({"": [message]}) from None
+            raise UnusableBodyError({"": [many_errors(count)]}) from None
         errors: dict[str, list[str]] = {}
         details = error.errors(include_url=False)
         for detail in details:
@@ -105,6 +104,11 @@ def read_body(body: type[BodyType], data: Any) -> BodyType:
                 continue
             errors.setdefault(pointer(*place), []).append(_message(detail, body))
         raise UnusableBodyError(errors) from None
+
+
+def many_errors(count: int) -> str:
+    """Return the one error of a request that has too many to name each."""
+    return f"It has {count:,} errors, and no more than {MAX_ERRORS:,} are named."
 
 
 def pointer(*path: str | int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from http import HTTPStatus
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar
 from uuid import UUID
@@ -21,7 +22,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView, exception_handler
 
 from evaluators.scoring.types import DomainError
-from runs.api.bodies import Body, NoBody, UnusableBodyError, pointer, read_body
+from runs.api.bodies import (
+    MAX_ERRORS,
+    Body,
+    NoBody,
+    UnusableBodyError,
+    many_errors,
+    pointer,
+    read_body,
+)
 from runs.api.params import NoParams, QueryParams, list_params
 from runs.api.safe_changes import IDEMPOTENCY_KEY, IF_MATCH, once
 from runs.documents import Document
@@ -30,6 +39,7 @@ from runs.exports.specs import MEDIA_TYPES
 from runs.filters.language import FilterError
 from runs.lists import ListQuery
 from runs.running.pushing import UnusablePushesError
+from runs.specs.problems import MAX_MESSAGE_LENGTH, MAX_SHOWN, Problem
 
 PROBLEM = "application/problem+json"
 # The API, and where OpenTelemetry's exporters send traces.
@@ -54,6 +64,10 @@ class ProblemDoc(Document):
     """Which refusal it is, for programs: run_not_active; only where the site has a name for it."""
     errors: dict[str, list[str]] = Field(default={}, exclude_if=lambda errors: not errors)
     """The errors of each parameter, or of each place in the body by its JSON pointer; only with status 400."""
+
+
+# The first problems of a file, each with a place and a remedy.
+MAX_DETAIL_LENGTH = MAX_SHOWN * MAX_MESSAGE_LENGTH
 
 
 class CannotBeAnswered(APIException):
@@ -87,9 +101,7 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response |
     errors = _errors(response.data)
     response.data = problem(
         response.status_code,
-        "; ".join(f"{name}: {' '.join(texts)}" for name, texts in errors.items())
-        if errors
-        else str(response.data["detail"]),
+        _detail(errors) if errors else str(response.data["detail"])[:MAX_DETAIL_LENGTH],
         context["request"].path,
         code=getattr(error, "refusal", ""),
         errors=errors,
@@ -129,13 +141,24 @@ def is_for_api(request: HttpRequest) -> bool:
 
 
 def _errors(data: Any) -> dict[str, list[str]]:
-    """Return the errors of each parameter; none if the error is a single sentence."""
+    """Return the errors of each parameter, with long ones cut; none if the error is a single sentence."""
     if not isinstance(data, Mapping) or set(data) == {"detail"}:
         return {}
-    return {
-        name: [str(text) for text in (texts if isinstance(texts, list) else [texts])]
-        for name, texts in data.items()
-    }
+    if len(data) > MAX_ERRORS:
+        return {"/": [many_errors(len(data))]}
+    errors: dict[str, list[str]] = {}
+    for name, texts in data.items():
+        for text in texts if isinstance(texts, list) else [texts]:
+            cut = Problem(str(text), key=name)
+            errors.setdefault(cut.key, []).append(cut.message)
+    return errors
+
+
+def _detail(errors: Mapping[str, Sequence[str]]) -> str:
+    """Return the first errors as one text."""
+    first = [f"{name}: {' '.join(texts)}" for name, texts in islice(errors.items(), MAX_SHOWN)]
+    more = len(errors) - MAX_SHOWN
+    return "; ".join([*first, *([f"and {more:,} more"] if more > 0 else [])])
 
 
 View = Callable[..., Any]

@@ -112,6 +112,27 @@ def test_a_wrong_target_names_the_place(client: Client, body: Any, place: str) -
     assert not Target.objects.exists()
 
 
+def test_an_answer_repeats_no_more_of_wrong_keys_than_a_reader_needs(client: Client) -> None:
+    url = "/api/targets"
+    for config in (
+        {f"key-{n}": 1 for n in range(20_000)},
+        {f"key-{n}": 1 for n in range(900)},
+        {"k" * 1_000_000: 1},
+    ):
+        body = {"kind": "http", "name": "agent", "config": config}
+        answer = client.post(url, body, "application/json")
+        assert answer.status_code == 400
+        assert len(answer.content) < 500 * min(len(config), 1_000) + 5_000
+        problem = answer.json()
+        if len(config) > 1_000:
+            said = "It has 20,000 errors, and no more than 1,000 are named."
+            assert problem["errors"] == {"/": [said]}
+        elif len(config) > 1:
+            assert len(problem["errors"]) == 900
+            assert problem["detail"].endswith("; and 880 more")
+    assert not Target.objects.exists()
+
+
 def test_an_editor_without_the_right_to_run_scripts_adds_no_command(client: Client) -> None:
     body = {"name": "a", "kind": "command", "config": {"command": "rm -rf /"}}
     response = client.post("/api/targets", body, content_type="application/json")
