@@ -15,7 +15,8 @@ from typing import Any
 # Shorter base64 and shorter numbers occur by chance.
 MIN_FOUND = 6
 # Backslashes before a character in JSON, in JSON within JSON, and one level more.
-ESCAPE = r"\\{1,8}"
+# It begins with a plain one, as every alternative does: then the search skips all other characters at once.
+ESCAPE = r"\\\\{0,7}"
 BREAK = rf"(?:[\r\n]|{ESCAPE}[rn])*"
 NAMED: dict[str, list[str]] = {}
 for _name, _meant in html.entities.html5.items():
@@ -156,4 +157,4 @@ def _sign_of_base64(sign: str) -> str:
 
 
 def _in_hexadecimal(secret: str) -> str:
-    return f"(?i:{secret.encode().hex()})" if len(secret) >= MIN_FOUND else ""
+    return _any_case(secret.encode().hex()) if len(secret) >= MIN_FOUND else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
@@ -122,3 +123,18 @@ def test_what_holds_no_secret_stays_as_it_is(value: object) -> None:
 
 def test_without_secrets_there_is_nothing_to_find() -> None:
     assert redact("p+q", ("",), "[secret]") == "p+q"
+
+
+@pytest.mark.parametrize("secret", ["sk-key_123456", "/a+b c12345", "é≠ 123456", "6afe-012345"])
+def test_a_search_skips_what_no_secret_begins_with(
+    secret: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A reply of megabytes holds up all others of its worker while each of its characters is tried.
+    plain = re.compile
+    monkeypatch.setattr(re, "compile", lambda pattern: plain(pattern, re.DEBUG))
+    redact("x", (secret,), "[secret]")
+    monkeypatch.undo()
+
+    starts = re.findall(r"INFO \d+ (0b\d+)", capsys.readouterr().out)
+    assert len(starts) == 5
+    assert "0b0" not in starts
