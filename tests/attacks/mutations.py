@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -32,6 +33,8 @@ SIGNS = (
     *(b"]", b":", b"- ", b"&a ", b"*a", b"|", b">", b"#", b"---\n", b"<<: *a\n", b"? "),
 )
 DEPTHS = (5, 20, 59, 61, 199, 201)
+# Deeper than any reader goes, and not too deep to be written.
+MAX_DEPTH = 250
 
 
 def odd_value(chance: random.Random) -> Any:
@@ -55,7 +58,9 @@ def mutate(value: Any, chance: random.Random, times: int = 0) -> Any:
     changed = {"": deepcopy(value)}
     for _ in range(times or chance.choice((1, 1, 1, 2, 3, 5))):
         container, key = chance.choice(_places(changed))
-        chance.choice(CHANGES)(container, key, chance)
+        # Copies of what is already deep may be too deep for Python.
+        with suppress(RecursionError):
+            chance.choice(CHANGES)(container, key, chance)
         changed.setdefault("", None)
     return changed[""]
 
@@ -129,20 +134,23 @@ CHANGES: tuple[Callable[[Any, Any, random.Random], None], ...] = (
 )
 
 
-def write_json(value: Any, chance: random.Random) -> str:
+def write_json(value: Any, chance: random.Random, depth: int = 0) -> str:
     """Return a value as JSON; now and then a key stands twice, or a number is one that JSON does not know."""
     match value:
+        case dict() | list() if depth > MAX_DEPTH:
+            return "[]"
         case dict():
             pairs = [
-                f"{json.dumps(str(key))}: {write_json(part, chance)}" for key, part in value.items()
+                f"{json.dumps(str(key))}: {write_json(part, chance, depth + 1)}"
+                for key, part in value.items()
             ]
             if pairs and chance.random() < 0.01:
                 pairs.append(
-                    f"{json.dumps(str(next(iter(value))))}: {write_json(odd_value(chance), chance)}"
+                    f"{json.dumps(str(next(iter(value))))}: {write_json(odd_value(chance), chance, depth + 1)}"
                 )
             return "{" + ", ".join(pairs) + "}"
         case list():
-            return "[" + ", ".join(write_json(part, chance) for part in value) + "]"
+            return "[" + ", ".join(write_json(part, chance, depth + 1) for part in value) + "]"
         case int() | float() if not isinstance(value, bool) and chance.random() < 0.01:
             return chance.choice(LITERALS)
     return json.dumps(value)

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import addresses, files, forms, parameters
+from tests.attacks import addresses, files, forms, parameters, replies
 from tests.attacks.site import AttackedSite, Finding
 from tests.evalsite.test_every_url import PAGES
 
@@ -17,6 +17,7 @@ PARTS: Mapping[str, Attack] = {
     "files": files.attack,
     "forms": forms.attack,
     "parameters": parameters.attack,
+    "replies": replies.attack,
 }
 
 

@@ -128,7 +128,7 @@ class AttackedSite:
     """A site with one object of every kind, and members of each role."""
 
     def __init__(self, *, max_cpu_s: float = math.inf) -> None:
-        """Fill the empty database of a transaction that the caller rolls back at the end."""
+        """Fill the empty database, which the caller throws away at the end."""
         self.site = fill_site()
         self.site.visitor.raise_request_exception = False
         self.max_cpu_s = math.inf

@@ -7,10 +7,20 @@ import pytest
 from tests.attacks.rounds import PARTS, run_part
 from tests.attacks.site import AttackedSite
 
-pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
+pytestmark = pytest.mark.one_database
 
 
-@pytest.mark.parametrize("name", PARTS)
+# The workers of a run see only what is committed.
+COMMITTED = {"replies"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.django_db(transaction=name in COMMITTED))
+        for name in PARTS
+    ],
+)
 def test_a_part_finds_nothing(name: str) -> None:
     line, findings = run_part(name, AttackedSite(), seed="test", share=0.005)
     assert findings == []

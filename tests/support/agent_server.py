@@ -176,9 +176,8 @@ class AgentServer:
         self._loop.call_soon_threadsafe(stop.set)
 
 
-@pytest.fixture
-def agent_server() -> Iterator[AgentServer]:
-    """Give a fresh scriptable agent."""
+def serving() -> Iterator[AgentServer]:
+    """Run a server in a thread of its own for as long as it is needed."""
     server, is_up, stop = AgentServer(), threading.Event(), asyncio.Event()
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(is_up, stop)), daemon=True)
     thread.start()
@@ -186,3 +185,9 @@ def agent_server() -> Iterator[AgentServer]:
     yield server
     server.end(stop)
     thread.join(10)
+
+
+@pytest.fixture
+def agent_server() -> Iterator[AgentServer]:
+    """Give a fresh scriptable agent."""
+    yield from serving()
