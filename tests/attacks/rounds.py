@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import addresses, files, forms, parameters, replies
+from tests.attacks import addresses, bodies, files, forms, parameters, replies
 from tests.attacks.site import AttackedSite, Finding
 from tests.evalsite.test_every_url import PAGES
 
@@ -14,6 +14,7 @@ from tests.evalsite.test_every_url import PAGES
 Attack = Callable[[AttackedSite, random.Random, float], Iterator[Finding]]
 PARTS: Mapping[str, Attack] = {
     "addresses": addresses.attack,
+    "bodies": bodies.attack,
     "files": files.attack,
     "forms": forms.attack,
     "parameters": parameters.attack,

@@ -37,12 +37,21 @@ MARKER = "<script>attack(91)</script>"
 SMUGGLED = "attack-smuggled"
 MAX_SHOWN, MAX_SHOWN_OF_VALUE = 400, 80
 
-WRITE = re.compile(r'\s*(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM)\s+"?(\w+)', re.IGNORECASE)
+WRITE = re.compile(
+    r'\s*(INSERT|UPDATE|DELETE)(?: OR \w+)?(?: INTO| FROM)?\s+"?(\w+)', re.IGNORECASE
+)
 SAVEPOINT = re.compile(r'\s*(SAVEPOINT|ROLLBACK TO SAVEPOINT)\s+"?(\w+)', re.IGNORECASE)
 # A refused request may be noted in the audit and as a wrong password, and is a use of its session or token.
 NOTES = re.compile("evaluators_auditentry|axes_|runs_membersession|runs_apitoken")
-# A page that tells how much runs take on disk notes it for the next time.
-NOTED_BY_READING = {"runs_run"}
+# A page that tells how much runs take on disk notes it for the next time, also below a refused form.
+MEASURED = "UPDATE runs_run"
+# A reviewer holds an item by opening it, and a passkey's question is kept until its answer.
+NOTED_BY_READING = {
+    MEASURED,
+    "UPDATE runs_reviewitem",
+    "INSERT access_memberfactors",
+    "UPDATE access_memberfactors",
+}
 
 
 @dataclass(frozen=True)
@@ -109,13 +118,13 @@ class Writes:
             else:
                 del self.rows[self.savepoints.get(name, 0) :]
         elif (found := WRITE.match(str(sql))) and context["cursor"].rowcount:
-            self.rows.append((found[1], SMUGGLED in repr(params)))
+            self.rows.append((" ".join(found.groups()), SMUGGLED in repr(params)))
         return result
 
     @property
     def tables(self) -> list[str]:
-        """The tables, without those that note what was refused."""
-        return sorted({table for table, _ in self.rows if not NOTES.match(table)})
+        """What was done to which tables, without those that note what was refused."""
+        return sorted({table for table, _ in self.rows if not NOTES.search(table)})
 
     @property
     def smuggled(self) -> list[str]:
@@ -206,7 +215,7 @@ class AttackedSite:
             yield answer.find("Took too long", f"{answer.cpu_s:.1f} s of CPU")
         if len(answer.body) > MAX_BYTES:
             yield answer.find("Answered too much", f"{len(answer.body)} bytes")
-        if answer.is_refused and answer.written:
+        if answer.is_refused and {*answer.written} - {MEASURED}:
             yield answer.find("Wrote though it refused", f"{answer.status}, {answer.written}")
         if answer.is_page and MARKER.encode() in answer.body:
             yield answer.find("Shows a script unescaped", MARKER)

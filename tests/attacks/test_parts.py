@@ -22,6 +22,6 @@ COMMITTED = {"replies"}
     ],
 )
 def test_a_part_finds_nothing(name: str) -> None:
-    line, findings = run_part(name, AttackedSite(), seed="test", share=0.005)
+    line, findings = run_part(name, AttackedSite(), seed="test", share=0.002)
     assert findings == []
     assert " 0 requests" not in line
