@@ -30,7 +30,8 @@ from tests.evalsite.test_every_url import (
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 SENDERS = (VISITOR, *ROLES)
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
-MAX_BYTES = 2_000_000
+# Beyond these an answer may show again what was sent, and name it in an error.
+MAX_BYTES, MAX_ECHOES = 2_000_000, 3
 # A page that shows this unescaped would run it.
 MARKER = "<script>attack(91)</script>"
 # Sent in fields that a form does not have; nothing may store it.
@@ -202,10 +203,10 @@ class AttackedSite:
                     answer.error = place_of(error)
             answer.cpu_s = time.process_time() - begun
             answer.written, answer.smuggled = writes.tables, writes.smuggled
-            answer.findings = [*self._findings(answer)]
+            answer.findings = [*self._findings(answer, sent=len(body))]
             yield answer
 
-    def _findings(self, answer: Answer) -> Iterator[Finding]:
+    def _findings(self, answer: Answer, *, sent: int) -> Iterator[Finding]:
         page = PAGES.get(answer.name)
         if answer.error or (answer.status >= 500 and not (page and page.get == answer.status)):
             yield Finding(
@@ -213,7 +214,7 @@ class AttackedSite:
             )
         if answer.cpu_s > self.max_cpu_s:
             yield answer.find("Took too long", f"{answer.cpu_s:.1f} s of CPU")
-        if len(answer.body) > MAX_BYTES:
+        if len(answer.body) > MAX_BYTES + MAX_ECHOES * sent:
             yield answer.find("Answered too much", f"{len(answer.body)} bytes")
         if answer.is_refused and {*answer.written} - {MEASURED}:
             yield answer.find("Wrote though it refused", f"{answer.status}, {answer.written}")
