@@ -211,7 +211,8 @@ def _step(step: Mapping[str, Any], budget: TextBudget) -> dict[str, Any]:
 
 
 def outcomes(judged: Sequence[Mapping[str, Any]] | None, budget: TextBudget) -> dict[str, Any]:
-    """Return the first expected outcomes, each with the judgement on it, and the number of all outcomes."""
+    """Return the first expected outcomes, missed ones first, with the judgements on them, and the number of all."""
+    missed_first = sorted(judged or (), key=lambda outcome: bool(outcome.get("passed")))
     return {
         "outcomes": [
             {
@@ -219,9 +220,9 @@ def outcomes(judged: Sequence[Mapping[str, Any]] | None, budget: TextBudget) -> 
                 "text": budget.brief(outcome.get("text")),
                 "justification": budget.brief(outcome.get("justification")),
             }
-            for outcome in budget.first(judged or (), MAX_OUTCOMES)
+            for outcome in budget.first(missed_first, MAX_OUTCOMES)
         ],
-        "outcome_count": len(judged or ()),
+        "outcome_count": len(missed_first),
     }
 
 
