@@ -389,9 +389,8 @@ def attack(site: AttackedSite, chance: random.Random, share: float) -> Iterator[
     """Mutate every family, then let every shape grow."""
     for name, (read, examples) in families().items():
         yield from _attack_family(site, name, read, examples, chance, round(MUTATIONS * share))
-    for name, shape in SHAPES.items():
-        if chance.random() < share:
-            yield from _grow(site, name, shape)
+    for name in chance.sample([*SHAPES], max(1, round(len(SHAPES) * share))):
+        yield from _grow(site, name, SHAPES[name])
 
 
 def _attack_family(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from django.contrib.auth.models import User
@@ -45,12 +46,16 @@ def attack(site: AttackedSite, chance: random.Random, share: float) -> Iterator[
     crawls = {role: Crawl() for role in CRAWLERS}
     for role, crawl in crawls.items():
         yield from crawl.visit(site, role, chance, share)
-    for role, crawl in crawls.items():
-        others = {kind[0]: set(kind[2:]) for other in crawls.values() for kind in other.forms}
+    others = defaultdict(set)
+    for crawl in crawls.values():
         for kind, form in crawl.forms.items():
-            if form.method == "post" and chance.random() < share * 10:
-                names = others[kind[0]].union(PRIVILEGES) - {*form.fields}
-                yield from attack_form(site, role, form, sorted(names), chance, share)
+            others[kind[0]].update(form.fields)
+    for role, crawl in crawls.items():
+        posts = [(kind[0], form) for kind, form in crawl.forms.items() if form.method == "post"]
+        chosen = [post for post in posts if chance.random() < share * 10]
+        for address, form in chosen or chance.sample(posts, min(1, len(posts))):
+            names = others[address].union(PRIVILEGES) - {*form.fields}
+            yield from attack_form(site, role, form, sorted(names), chance, share)
 
 
 def attack_form(
@@ -124,6 +129,7 @@ def send(
         is_htmx=is_htmx,
         about=f"as {role} {about}",
     ) as answer:
+        site.outcomes["forms"]["refused" if answer.is_refused else "accepted"] += 1
         yield from answer.findings
         yield from exceeded_rights(role, "POST", answer)
         if answer.smuggled:

@@ -156,9 +156,9 @@ def write_json(value: Any, chance: random.Random, depth: int = 0) -> str:
     return json.dumps(value)
 
 
-def mutate_bytes(content: bytes, chance: random.Random, times: int = 0) -> bytes:
+def mutate_bytes(content: bytes, chance: random.Random) -> bytes:
     """Return a text or archive with bytes and lines lost, repeated, or put where they do not belong."""
-    for _ in range(times or chance.choice((1, 1, 2, 4))):
+    for _ in range(chance.choice((1, 1, 2, 4))):
         at = chance.randrange(len(content) + 1)
         before, after = content[:at], content[at:]
         match chance.randrange(7):

@@ -12,6 +12,8 @@ pytestmark = pytest.mark.one_database
 
 # The workers of a run see only what is committed.
 COMMITTED = {"replies"}
+# What a part does after others that are counted as well.
+MADE = {"forms": "forms: ", "files": "shapes: "}
 
 
 @pytest.mark.parametrize(
@@ -25,3 +27,4 @@ def test_a_part_finds_nothing(name: str) -> None:
     line, findings = run_part(name, AttackedSite(), seed="test", share=0.002)
     assert findings == []
     assert " 0 requests" not in line
+    assert MADE.get(name, "") in line
