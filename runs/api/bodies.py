@@ -108,7 +108,7 @@ def read_body(body: type[BodyType], data: Any) -> BodyType:
 
 def many_errors(count: int) -> str:
     """Return the one error of a request that has too many to name each."""
-    return f"It has {count:,} errors, and no more than {MAX_ERRORS:,} are named."
+    return f"It has {count:,} errors, too many to name each. Correct some, and send it again."
 
 
 def pointer(*path: str | int) -> str:

@@ -26,7 +26,7 @@ from runs.specs.problems import Problem, UnreadableFileError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FROM_FIRST_SIGN = re.compile(rb"\S[^\n]*")
-# Of a whole file, once it is read: much of nothing takes memory too.
+# Of a whole file once it is read: empty values take memory, too.
 MAX_HELD_BYTES = 500 * 1024 * 1024
 
 
@@ -72,7 +72,7 @@ def numbered_lines(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def held_bytes(value: Any) -> int:
-    """Return how much memory a value takes; keys of objects are shared."""
+    """Return how much memory a value takes, without the keys of objects, which those of a line share."""
     parts: Iterable[Any] = ()
     if isinstance(value, Mapping):
         parts = value.values()

@@ -37,7 +37,7 @@ FAILING_ROOTS = ("safety_gate", "all_or_nothing", "threshold")
 class StoredResult(NamedTuple):
     """A recorded execution. `marks` has a character for each expected outcome, 1 for met and 0 for missed.
 
-    Those of FACTS decide, with the scores.
+    The fields of FACTS and the scores are what rules decide by.
     """
 
     id: int
@@ -88,7 +88,7 @@ class StoredRun:
 
     @cached_property
     def firsts(self) -> Sequence[int]:
-        """Return for each result the place of the first that all rules decide like it: of thousands only a few differ.
+        """Return for each result the place of the first one with the same facts, which all rules decide alike.
 
         Overall scores of judges and parts that are scored anew are not looked at.
         """
