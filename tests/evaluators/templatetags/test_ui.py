@@ -516,7 +516,7 @@ def test_the_includes_show_their_values() -> None:
         {% banner "bad" "v-fail" "What." %}Detail.{% endbanner %}
         {% confirm "c" "Cancel?" url="/b" action="Yes" keep="No" %}T{% endconfirm %}
         {% include "components/facts.html" with facts=facts %}
-        {% include "components/checklist.html" with outcomes=outcomes %}
+        {% include "components/checklist.html" with outcomes=outcomes total=350 %}
         {% include "components/code.html" with id="t" title="Request" text="{}" %}
         {% include "components/chip.html" with chip=chip is_verdict=True %}
         {% panel "Title" note="n" body=True %}inside{% endpanel %}
@@ -541,6 +541,7 @@ def test_the_includes_show_their_values() -> None:
         'action="/b" id="c-form"',
         "<dt>Spent</dt><dd>$2.97</dd>",
         "<small>Missed</small><blockquote>Two days</blockquote>",
+        "The first 1 of 350 outcomes.",
         'data-copy="#t"',
         'aria-current="true" data-verdict="fail"',
         '<section class="panel" id="title" aria-labelledby="title-title">',
