@@ -428,7 +428,8 @@ class ListedFile:
 class ResultsTable:
     """One page of the table with its filters.
 
-    `selectable` is how many results of all its pages have ended; `mark` differs between filters.
+    `selectable` is how many results of all its pages have ended; `mark` differs between filters. `run_counts` are
+    all cases of the run by state, None where only those of a filter were counted.
     """
 
     query: ResultsQuery
@@ -450,6 +451,7 @@ class ResultsTable:
     problem: FilterError | None = None
     unknown: tuple[str, ...] = ()
     without: tuple[Chip, ...] = ()
+    run_counts: Mapping[str, int] | None = None
 
     @property
     def files(self) -> tuple[ListedFile, ...]:
@@ -520,7 +522,8 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     if query.text and not problem:
         hits = first_hits(query.text, run.cases.filter(case__in=[row.id for row in rows]))
         rows = tuple(replace(row, hit=hits.get((run.pk, row.id))) for row in rows)
-    any_count = sum(counts[state] for state in STATES)
+    by_state = {state: counts[state] for state in STATES}
+    any_count = sum(by_state.values())
     matching = counts[query.state] if query.state else any_count
     columns = table_columns(run, query, rows, unknown)
     place = {"slug": run.suite.slug, "number": run.number}
@@ -558,6 +561,8 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
             lambda wider: in_state(matching_cases(run, wider), wider).count(),
             query.beside_text,
         ),
+        # The chips count what each state would leave, so the state chosen among them leaves none out.
+        run_counts=None if query.text or query.tag or query.flaky else by_state,
     )
 
 

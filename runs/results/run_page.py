@@ -441,12 +441,12 @@ class RunLive:
         return self.is_active and self.progress.done == self.progress.executions
 
 
-def run_live(run: Run, *, now: datetime) -> RunLive:
-    """Return the live figures of a run in a fixed number of queries."""
+def run_live(run: Run, *, now: datetime, counts: Mapping[str, int] | None = None) -> RunLive:
+    """Return the live figures of a run in a fixed number of queries; `counts` are its cases by state, if known."""
     policy = run.policy
     has_marks = run.case_count <= MAX_MARKS
     rows = _states(run) if has_marks else ()
-    counts = _count(rows) if has_marks else _distribution(run)
+    counts = _count(rows) if has_marks else _distribution(run, counts)
     end = run_end(run, now=now)
     errors, still, gates = run_errors(run), _open(run), _gates(run)
     events = tuple(run.events.all()[:MAX_EVENTS])
@@ -488,10 +488,10 @@ def _states(run: Run) -> tuple[tuple[str, str, str], ...]:
     return tuple(rows.values_list("live_state", "case__key", "case__title"))
 
 
-def _distribution(run: Run) -> Mapping[str, int]:
+def _distribution(run: Run, counts: Mapping[str, int] | None) -> Mapping[str, int]:
     """Return the number of cases by state, from the summary of an ended run."""
     if run.is_active or not run.summary:
-        return count_states(run.cases.live(run))
+        return count_states(run.cases.live(run)) if counts is None else counts
     words = {"not_run": "cancelled", "waiting": "cancelled"}
     distribution = run.summary["distribution"].items()
     return {words.get(state, state): count for state, count in distribution if state != "total"}

@@ -104,11 +104,12 @@ def show_run(
     query, view = _with_view(request, run)
     if view.default_url and names_nothing(request.GET) and request.method != "POST":
         return redirect(view.default_url)
+    table = results_table(run, query)
     context = {
         "run": run,
         "head": build_head(run, now=now),
-        "live": build_live(run, now=now),
-        "table": results_table(run, query),
+        "live": build_live(run, now=now, counts=table.run_counts),
+        "table": table,
         "view": view,
     }
     context |= _resume_context(request, run, resume)

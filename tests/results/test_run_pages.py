@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager
 from decimal import Decimal
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from runs.finishing import summarise_run
@@ -261,6 +263,19 @@ def test_a_run_is_a_fixed_number_of_queries(
         page = text(viewer_client, at(run))
     assert "Show more" in page
     assert len(page) < 150_000
+
+
+@pytest.mark.parametrize(("address", "times"), [("", 1), ("?state=pass", 1), ("?q=tag:a", 2)])
+def test_the_page_of_a_long_active_run_counts_its_cases_once_for_all_its_parts(
+    viewer_client: Client, monkeypatch: pytest.MonkeyPatch, address: str, times: int
+) -> None:
+    monkeypatch.setattr("runs.results.run_page.MAX_MARKS", 1)
+    run = make_scored_run(verdicts=["pass", "pass", "fail"], status="running")
+    with CaptureQueriesContext(connection) as asked:
+        page = text(viewer_client, f"{at(run)}{address}")
+    counting = [query for query in asked if 'COUNT("runs_runcase"."id")' in query["sql"]]
+    assert len(counting) == times
+    assert 'width="66.67%"' in page.partition('<svg class="dist"')[2].partition("</svg>")[0]
 
 
 def test_odd_names_stay_text(viewer_client: Client) -> None:
