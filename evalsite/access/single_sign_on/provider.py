@@ -269,7 +269,10 @@ def _email(value: object) -> str:
 
 
 def _groups(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the groups; none if the claim is missing. Some providers write roles as keys of an object."""
+    """Return the groups; none if the claim is missing.
+
+    Some providers write roles as keys of an object, where one with the value false or null is not held.
+    """
     name = settings.OIDC_GROUPS_CLAIM
     if settings.OIDC_ROLES and name in (claims.get(LEFT_OUT) or ()):
         raise ValueError(
@@ -279,6 +282,8 @@ def _groups(claims: Mapping[str, Any]) -> tuple[str, ...]:
     value = _claim(claims, name)
     if value is None:
         return ()
+    if isinstance(value, Mapping):
+        value = [group for group, held in value.items() if held not in (False, None)]
     groups = (value,) if isinstance(value, str) else tuple(value)
     if not all(isinstance(group, str) for group in groups):
         raise ValueError(f"the claim {name} is not a list of names")

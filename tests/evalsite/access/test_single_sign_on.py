@@ -347,6 +347,7 @@ def test_without_groups_in_the_settings_the_provider_changes_no_role(
         ("realm_access.roles", {"realm_access": {"roles": ["ml"]}}),
         ("https://harbour.example/groups", {"https://harbour.example/groups": "ml"}),
         ("roles", {"roles": {"ml": {"1": "harbour.example"}}}),
+        ("roles", {"roles": {"evals-admins": False, "ml": True}}),
     ],
 )
 def test_groups_are_found_where_providers_put_them(
