@@ -441,7 +441,7 @@ def _measures(page: ResultPage) -> list[dict[str, Any]]:
         {
             "name": "Score",
             "value": score(result.score, page.run.scale),
-            "notes": [f"{counted(page.scored_count, 'evaluator')} scored"],
+            "notes": [f"{counted(page.scored_leaves, 'evaluator')} scored"],
         },
         {
             "name": "Outcomes met",
