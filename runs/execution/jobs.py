@@ -28,7 +28,12 @@ from evaluators.templatetags.figures import money
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread, describe_error, first_error
 from runs.execution.execution_ports import ExecutionPorts
-from runs.execution.ledger import CallRefusedError, write_job_calls
+from runs.execution.ledger import (
+    CallRefusedError,
+    unlimited_reason,
+    unpriced_model,
+    write_job_calls,
+)
 from runs.execution.loading import Calls, RunWork, earlier_job_calls
 from runs.execution.run_worker import LAST_REPLIES_S, LATE_REPLIES_S
 from runs.execution.shared_limits import SlotKeeper
@@ -98,6 +103,8 @@ class JobCalls:
         self.job, self.work = job, task.work
         self.refusal = ""
         self.is_budget_reached = False
+        # The model of an answer whose cost is not known.
+        self._unpriced = ""
         self.database = DatabaseThread()
         slots = SlotKeeper(task.work, job.token, self.database)
         limiter = Limiter(slots, clock=time_since_boot)
@@ -182,6 +189,9 @@ class JobCalls:
         async def admit() -> None:
             await self.database.is_there.wait()
             has_room = await self._budget.reserve(asyncio.current_task(), path, estimate_usd)
+            if self._unpriced and self.job.budget_usd is not None and not self.refusal:
+                self.is_budget_reached = True
+                self.close(unlimited_reason(self._unpriced))
             if self.refusal:
                 self._budget.book(asyncio.current_task(), path, None)
                 raise CallRefusedError(self.refusal)
@@ -193,6 +203,7 @@ class JobCalls:
         def record(call: CallRecord) -> None:
             self._budget.book(asyncio.current_task(), path, call.cost_usd)
             self._unwritten.append((step, call))
+            self._unpriced = self._unpriced or unpriced_model(call, self.work.models)
 
         return Ledger(recall, record, admit)
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from evaluators.model_calls.calls import CallRecord, reply_version
+from evaluators.model_calls.models import ModelSpec
 from evaluators.models import ZERO_USD
 from runs.execution.claims import Claim, Leases
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
 from runs.models.database import add_to_rows, insert_rows
 from runs.models.jobs import ModelJob
-from runs.models.results import MAX_VERSION_LENGTH, CallPurpose, ModelCall, Result
+from runs.models.results import ANSWERED, MAX_VERSION_LENGTH, CallPurpose, ModelCall, Result
 from runs.models.runs import Run
 
 CALL_COLUMNS = (
@@ -78,6 +79,26 @@ def spent_usd(records: Iterable[CallRecord]) -> Decimal:
     return sum((record.cost_usd or ZERO_USD for record in records), ZERO_USD)
 
 
+def unpriced_model(record: CallRecord, models: Mapping[str, ModelSpec]) -> str:
+    """Return the name of the model that gave an answer of unknown cost, "" where there is none.
+
+    Such a call spends money that no budget counts. Agents say themselves what they cost, if anything.
+    """
+    spec = models.get(record.model)
+    is_counted = record.cost_usd is not None or record.status.value not in ANSWERED
+    if spec is None or is_counted or (spec.prices and spec.prices.is_free):
+        return ""
+    return spec.name or spec.slug
+
+
+def unlimited_reason(model: str) -> str:
+    """Return why a budget cannot limit what a model costs."""
+    return (
+        f"What a call of {model} costs is not known, as its server reported no tokens or it has no prices, so the "
+        "budget cannot limit it. Correct that, or start without a budget."
+    )
+
+
 def write_job_calls(job: ModelJob, work: RunWork, calls: Sequence[tuple[int, CallRecord]]) -> None:
     """Insert calls of a job, each with its step."""
     insert_rows(
@@ -117,7 +138,8 @@ class Budget:
 
     `booked` is the sum of all workers in the ledger when it was last read. `unbooked` is what this worker
     has spent since and not written yet, `written` all that it has booked. `granted` is what it may spend
-    beyond `booked`: no other worker spends that (see `agree_on_money`).
+    beyond `booked`: no other worker spends that (see `agree_on_money`). `unpriced` names a model of which an answer
+    had no known cost: the budget ends with it, because it could not be kept.
 
     An execution begins only when the grant covers the `dearest` one so far, so that those in flight together
     stay within the budget. Nobody knows what the first costs, so it has the whole grant to itself.
@@ -130,6 +152,7 @@ class Budget:
     written: Decimal = ZERO_USD
     dearest: Decimal | None = None
     was_reached: bool = False
+    unpriced: str = ""
     # What each execution in flight may still cost, and has cost, by result.
     reserved: dict[int, Decimal] = field(default_factory=dict)
     costs: dict[int, Decimal] = field(default_factory=dict)
@@ -174,7 +197,9 @@ class Budget:
     @property
     def is_used_up(self) -> bool:
         """Tell whether the budget leaves no money for another call."""
-        return self.cap is not None and self.booked + self.unbooked >= self.cap
+        if self.cap is None:
+            return False
+        return bool(self.unpriced) or self.booked + self.unbooked >= self.cap
 
     def is_spent(self) -> bool:
         """Tell whether a call must be refused, and remember the refusal."""
@@ -182,7 +207,9 @@ class Budget:
         return self.was_reached
 
     def describe(self) -> str:
-        """Return cap and spending in words."""
+        """Return cap and spending in words, or why nobody knows the spending."""
+        if self.unpriced:
+            return unlimited_reason(self.unpriced)
         cap = f"${self.cap.normalize():f}" if self.cap is not None else "no limit"
         spent = (self.booked + self.unbooked).normalize()
         words = f"${spent:f} of {cap} is spent"

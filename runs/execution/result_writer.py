@@ -33,6 +33,7 @@ from runs.execution.ledger import (
     add_costs,
     missing_entries,
     spent_usd,
+    unpriced_model,
     write_calls,
 )
 from runs.execution.loading import RunWork
@@ -168,6 +169,7 @@ class ResultWriter:
     def put_call(self, claim: Claim, record: CallRecord) -> None:
         """Take a call made under a claim."""
         self.budget.spend(claim.result_id, record.cost_usd or ZERO_USD)
+        self.budget.unpriced = self.budget.unpriced or unpriced_model(record, self._work.models)
         if self._work.clock_offset:
             record = replace(record, created_at=record.created_at + self._work.clock_offset)
         self._entries.append(LedgerEntry(claim, record))

@@ -195,13 +195,15 @@ def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunSta
 
 
 def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
-    """End the run if its budget is spent, its target is broken, or its last result is written."""
+    """End the run if its budget is spent or cannot be kept, its target is broken, or its last result is written."""
     if run_loop.is_aborted:
         # The run ended without this worker and may be active again, so what it saw is out of date.
         summarise_run(work.run_id)
         complete_run(work.run_id)
     elif state is not None and state.broken_target:
         _fail(work.run_id, f"{ALL_ALIKE} {state.broken_target}")
+    elif run_loop.budget.was_reached and run_loop.budget.unpriced:
+        _fail(work.run_id, run_loop.budget.describe())
     elif run_loop.budget.was_reached and _is_budget_spent(work, run_loop.budget.dearest):
         reason = run_loop.budget.describe()
         finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)

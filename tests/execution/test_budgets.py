@@ -127,6 +127,33 @@ def test_a_first_result_that_failed_free_of_charge_is_no_example_of_the_cost(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_budget_ends_with_an_answer_whose_cost_nobody_knows(
+    start_chat: StartRun, model_server: ModelServer
+) -> None:
+    model_server.behave(then=good(usage={}))
+    run = start_chat(20, budget_usd=Decimal("4.1"), concurrency=8)
+    work_on_run(run.pk)
+
+    assert len(model_server.requests) == 1
+    assert (again(run).status, run.results.filter(status="cancelled").count()) == ("failed", 20)
+    assert again(run).status_reason == (
+        "What a call of agent costs is not known, as its server reported no tokens or it has no prices, so the budget "
+        "cannot limit it. Correct that, or start without a budget."
+    )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_tokens_need_not_be_known_without_a_budget(
+    start_chat: StartRun, model_server: ModelServer
+) -> None:
+    model_server.behave(then=good(usage={}))
+    run = start_chat(3, concurrency=2)
+    work_on_run(run.pk)
+
+    assert (again(run).status, len(model_server.requests)) == ("completed", 6)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_budget_that_suffices_ends_nothing(start_chat: StartRun) -> None:
     run = start_chat(12, budget_usd=Decimal("4.8"), concurrency=8)
     work_on_run(run.pk)

@@ -131,6 +131,23 @@ def test_a_job_goes_on_where_its_worker_was_lost_and_pays_for_no_reply_twice(
     assert (len(model_server.requests) - before, job.calls.count(), job.tries) == (2, 4, 0)
 
 
+def test_a_budget_ends_with_an_answer_whose_cost_nobody_knows(model_server: ModelServer) -> None:
+    model_server.behave(then=good(OPINION, usage={}))
+    job = make_job(model_server, budget_usd=Decimal(1))
+    work(job.pk)
+    job.refresh_from_db()
+    assert (job.state, len(model_server.requests)) == ("budget_reached", 1)
+    assert job.outcome == {"scores": [0.7, None, None, None]}
+    assert job.reason.startswith("What a call of mock costs is not known")
+
+    # Calls that are free need no tokens.
+    LanguageModel.objects.update(**dict.fromkeys(PRICES, Decimal(0)))
+    ModelJob.objects.update(state="waiting", heartbeat_at=None, finished_at=None)
+    work(job.pk)
+    job.refresh_from_db()
+    assert (job.state, job.outcome) == ("done", {"scores": [0.7] * 4})
+
+
 def test_a_budget_is_never_exceeded_and_a_larger_one_continues(model_server: ModelServer) -> None:
     model_server.behave(then=good(OPINION))
     job = make_job(model_server, budget_usd=Decimal("0.005"))

@@ -112,7 +112,9 @@ def filled(schema: Mapping[str, Any]) -> Any:
             return "fine"
 
 
-def good(content: Any = None, *, seconds: float = 0.0) -> Behaviour:
+def good(
+    content: Any = None, *, seconds: float = 0.0, usage: Mapping[str, Any] = USAGE
+) -> Behaviour:
     """Answer with the content (text, or an object as JSON), else with a reply of the schema asked for."""
 
     async def behave(request: Request) -> web.StreamResponse:
@@ -121,7 +123,7 @@ def good(content: Any = None, *, seconds: float = 0.0) -> Behaviour:
         if answer is None:
             answer = filled(request.schema) if request.schema else "A good answer."
         text = answer if isinstance(answer, str) else json.dumps(answer)
-        return completion(text, str(request.body.get("model", "mock")))
+        return completion(text, str(request.body.get("model", "mock")), usage=usage)
 
     return behave
 
