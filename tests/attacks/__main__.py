@@ -1,7 +1,8 @@
 """Send hostile requests, picked by chance, to a fresh site in this process, and tell what it did wrong.
 
 A line tells of each part: the requests it sent, the addresses of the site that they reached, the seconds of CPU that
-it took, and its findings, which follow what became of each family of things sent. The command fails when there is any.
+it took, and its findings, which follow what became of each family of things sent. The command fails when there is any. With
+`--postgresql` the site is on PostgreSQL, which refuses values that SQLite stores.
 """
 
 from __future__ import annotations
@@ -12,18 +13,27 @@ import os
 import secrets
 import sys
 import tempfile
+from contextlib import ExitStack
 
 import django
 from django.core.management import call_command
 from django.test.utils import setup_test_environment
+
+from tests.services.postgresql import postgresql_server
 
 MAX_CPU_S = 2.0
 
 
 def main() -> None:
     """Run the parts."""
-    with tempfile.TemporaryDirectory(prefix="evalsite-attacks-") as folder:
+    # Before anything that asks for settings.
+    databases = argparse.ArgumentParser(add_help=False)
+    databases.add_argument("--postgresql", action="store_true", help="as the site's database")
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="evalsite-attacks-"))
         os.environ.pop("DATABASE_URL", None)
+        if databases.parse_known_args()[0].postgresql:
+            os.environ["DATABASE_URL"] = stack.enter_context(postgresql_server())
         os.environ["EVALSITE_DATA_DIR"] = folder
         os.environ["EVALSITE_SCRIPTS"] = "1"
         os.environ["DJANGO_SETTINGS_MODULE"] = "evalsite.settings"
@@ -35,7 +45,9 @@ def main() -> None:
         from tests.attacks.site import AttackedSite
         from tests.conftest import FOR_TESTS
 
-        parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
+        parser = argparse.ArgumentParser(
+            prog="python -m tests.attacks", description=__doc__, parents=[databases]
+        )
         parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
         parser.add_argument("--seed", default=secrets.token_hex(4), help="picks the same again")
         parser.add_argument("--share", type=float, default=1.0, help="of all requests, say 0.1")
