@@ -101,10 +101,18 @@ def _docstrings(document: type[Document]) -> dict[str, str]:
     return found
 
 
+MAX_DOLLAR_PLACES = 30
+
+
+def _dollars(usd: Decimal) -> str:
+    # An amount that somebody sends may have any exponent, and written out as many zeros.
+    return f"{usd:f}" if abs(usd.adjusted()) <= MAX_DOLLAR_PLACES else str(usd)
+
+
 # US dollars as text, to lose no digit.
 Dollars = Annotated[
     Decimal,
-    PlainSerializer(lambda usd: f"{usd:f}", return_type=str),
+    PlainSerializer(_dollars, return_type=str),
     WithJsonSchema({"type": "string", "format": "decimal", "examples": ["0.012400000"]}),
 ]
 # Columns store "" for none; documents have null.

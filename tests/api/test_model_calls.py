@@ -9,6 +9,7 @@ import pytest
 from evalsite.access.roles import Scope
 from evaluators.model_calls.models import decrypt
 from evaluators.models import AuditEntry, LanguageModel
+from runs.api.model_calls import ModelBody
 from tests.api.site import Program, get
 from tests.support.factories import make_suite, make_user
 
@@ -82,6 +83,14 @@ def test_each_wrong_place_is_named(
     problem = admin.send("post", "/models", {**ADDED, **change}, 400)
     assert text in problem["errors"][place][0]
     assert not LanguageModel.objects.exists()
+
+
+@pytest.mark.parametrize("price", ["1e-99999", "1e99999"])
+def test_a_price_is_never_written_out_with_all_its_zeros(admin: Program, price: str) -> None:
+    body = ModelBody.model_validate({**ADDED, "input_price_usd_per_mtok": price})
+    assert len(body.model_dump_json()) < 1000
+    problem = admin.send("post", "/models", {**ADDED, "input_price_usd_per_mtok": price}, 400)
+    assert list(problem["errors"]) == ["/input_price_usd_per_mtok"]
 
 
 def test_the_short_name_stays_and_is_unique(admin: Program) -> None:
