@@ -358,7 +358,7 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
         return seconds
     try:
         until = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     until = until if until.tzinfo else until.replace(tzinfo=UTC)
     return max(0.0, (until - now).total_seconds())

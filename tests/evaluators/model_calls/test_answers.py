@@ -40,9 +40,11 @@ def test_the_ledger_stores_every_status_there_is() -> None:
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
+        ({"retry-after": "Tue, 12 May 99999999999999999999 09:00:30 GMT"}, None),
+        ({"retry-after": "Tue, 12 May 2026 09:00:30 +99999999999999"}, None),
         ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_the_wait_a_server_asks_for(headers: dict[str, str], expected: float | None) -> None:
     assert retry_after_s(headers, now=NOW) == expected
