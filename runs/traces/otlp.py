@@ -97,7 +97,7 @@ def read_protobuf(content: bytes) -> ReceivedSpans:
 def read_json_request(content: bytes) -> ReceivedSpans:
     """Read a request in JSON, with ids in hexadecimal digits; raises UnreadableRequestError and TooLargeRequestError."""
     try:
-        value = read_json(content.decode(), keeps_last=True, unstorable="replace")
+        value = read_json(content.decode(), unstorable="replace")
     except ValueError as error:
         raise UnreadableRequestError(f"The body cannot be read as JSON: {error}.") from None
     if not isinstance(value, dict):

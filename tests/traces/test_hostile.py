@@ -89,6 +89,7 @@ def test_a_request_that_cannot_be_read_is_refused_whole(exporter: Exporter, name
     [
         (b"{", "cannot be read as JSON"),
         (b"\xff", "cannot be read as JSON"),
+        (b'{"resourceSpans": [], "resourceSpans": []}', "cannot be read as JSON"),
         (b"[]", "not an OTLP request"),
         (b'{"resourceSpans": {}}', "resourceSpans is not a list of objects"),
         (b'{"resourceSpans": [{"scopeSpans": [{"spans": [1]}]}]}', "spans is not a list"),
