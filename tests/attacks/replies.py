@@ -20,6 +20,7 @@ from unittest.mock import patch
 from aiohttp import web
 from django.test import override_settings
 from django.urls import reverse
+from django.utils.text import slugify
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import ScriptCall, ScriptResult
@@ -209,7 +210,7 @@ class Hostiles:
     def _model(self, slug: str) -> Any:
         prices = {"input_price_usd_per_mtok": 10, "output_price_usd_per_mtok": 10}
         return make_model(
-            slug=f"{slug}-{self.seed}"[:40],
+            slug=slugify(f"{slug}-{self.seed}")[:40],
             base_url=self.models.base_url,
             send_trace_headers=True,
             **prices,
