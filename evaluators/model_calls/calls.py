@@ -203,8 +203,6 @@ class ModelCallError(Exception):
         self.usage = usage
 
 
-# The longest reply of a model or an agent that is read; the connection of a longer one is closed.
-MAX_REPLY_BYTES = 16 * 1024 * 1024
 FLOAT_BYTES = 4
 MAX_TEXT = 20_000
 MAX_REASON = 500

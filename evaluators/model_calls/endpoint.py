@@ -16,7 +16,13 @@ import aiohttp
 import httpx2
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
-from evaluators.model_calls.calls import MAX_REPLY_BYTES, UnreadableAnswerError
+from evaluators.model_calls.bodies import (
+    UnreadableBodyError,
+    is_known_charset,
+    read_body,
+    read_content_type,
+)
+from evaluators.model_calls.calls import UnreadableAnswerError
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.resolver import CheckedResolver
 
@@ -86,6 +92,7 @@ class Endpoint(AsyncOpenAI):
         """Return the headers of every request, without any about this machine."""
         return {
             "Accept": "application/json",
+            "Accept-Encoding": "gzip, deflate",
             "Content-Type": "application/json",
             "User-Agent": "Evalsite",
             **self.auth_headers,
@@ -101,7 +108,7 @@ class Endpoint(AsyncOpenAI):
 
         Raises:
             ConnectionError: there is no answer.
-            UnreadableAnswerError: it is longer than MAX_REPLY_BYTES, or not HTTP.
+            UnreadableAnswerError: it is too long, badly packed, or not HTTP.
 
         """
         headers = self._sent_headers
@@ -126,29 +133,18 @@ class Endpoint(AsyncOpenAI):
         try:
             response = await self._http.send(request, stream=True)
             async with aclosing(response):
-                content = await _read(response)
+                content = await read_body(response.aiter_raw(), response.headers)
         except httpx2.RequestError as error:
             raise ConnectionError("no answer") from error
+        except UnreadableBodyError as error:
+            raise UnreadableAnswerError(str(error)) from error
         except aiohttp.ClientResponseError as error:
             # The only error of aiohttp that its transport does not translate.
             raise UnreadableAnswerError(f"the answer is not HTTP: {error.message}") from error
-        return response.status_code, response.headers, _decode(content, response)
+        return response.status_code, response.headers, _decode(content, response.headers)
 
 
-async def _read(response: httpx2.Response) -> bytes:
-    """Return the unpacked content; it is unpacked in pieces, so a small packed one cannot grow without limit."""
-    content = bytearray()
-    async for piece in response.aiter_bytes():
-        content += piece
-        if len(content) > MAX_REPLY_BYTES:
-            limit = f"{MAX_REPLY_BYTES / 1024**2:g} MB"
-            raise UnreadableAnswerError(f"the server sent more than {limit} and was cut off")
-    return bytes(content)
-
-
-def _decode(content: bytes, response: httpx2.Response) -> str:
-    """Return the content as text; use the header's encoding only if it is not UTF-8."""
-    try:
-        return content.decode(response.charset_encoding or "utf-8", errors="replace")
-    except LookupError:
-        return content.decode(errors="replace")
+def _decode(content: bytes, headers: Mapping[str, str]) -> str:
+    """Return the content as text, as UTF-8 where the headers name no charset that is read."""
+    _, charset = read_content_type(headers)
+    return content.decode(charset if is_known_charset(charset) else "utf-8", errors="replace")

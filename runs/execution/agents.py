@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
 import time
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,14 +13,20 @@ from functools import partial
 from typing import Any
 
 import aiohttp
-from aiohttp import ClientResponse
 from aiohttp.abc import AbstractResolver
 from django.conf import settings
 from yarl import URL
 
 from evaluators.kinds._base import Output
+from evaluators.model_calls.bodies import (
+    BEGINNING,
+    CHUNK,
+    UnreadableBodyError,
+    is_known_charset,
+    read_body,
+    read_content_type,
+)
 from evaluators.model_calls.calls import (
-    MAX_REPLY_BYTES,
     OWN_CALL,
     CallKey,
     CallOutcome,
@@ -38,98 +42,11 @@ from runs.engine.ports import Cause
 from runs.execution.target_secrets import CAUSES, TargetSecrets
 from runs.target_kinds._base import AgentFailure, AgentReading, AgentReply, AgentRequest
 
-CHUNK = 64 * 1024
-BEGINNING = 4 * CHUNK
-GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15
-PLAIN = ("", "identity")
-PACKED = ("gzip", "x-gzip", "deflate")
-CHARSETS = re.compile(
-    r"utf-?8|utf-?16(le|be)?|us-ascii|ascii|latin-?1|iso-8859-\d+|windows-125\d|cp125\d"
-    r"|shift_jis|euc-(jp|kr)|gb2312|gbk|gb18030|big5"
-)
 
-
-class UnreadableBodyError(ValueError):
-    """The content cannot be read; `beginning` is its first part."""
-
-    def __init__(self, reason: str, beginning: bytes = b"") -> None:
-        """Keep the beginning to show it with the reason."""
-        super().__init__(reason)
-        self.beginning = beginning
-
-
-async def read_body(response: ClientResponse) -> bytes:
-    """Return the unpacked content; raises UnreadableBodyError when it is too long or badly packed."""
-    inflater = _inflater(response.headers.get("Content-Encoding", "").strip().lower())
-    content = bytearray()
-    async for chunk in response.content.iter_chunked(CHUNK):
-        room = MAX_REPLY_BYTES - len(content) + 1
-        content += inflater.unpack(chunk, room) if inflater else chunk
-        if len(content) > MAX_REPLY_BYTES:
-            most = MAX_REPLY_BYTES // 1024 // 1024
-            reason = f"the agent sent more than {most} MB and was cut off"
-            raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
-    if inflater and content and not inflater.is_whole:
-        reason = "the agent's answer is not packed well: it is not one whole file"
-        raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
-    return bytes(content)
-
-
-def _inflater(packing: str) -> _Inflater | None:
-    if packing in PLAIN:
-        return None
-    if packing not in PACKED:
-        raise UnreadableBodyError(
-            f"the agent compressed its answer as {packing!r}, which was not requested"
-        )
-    return _Inflater()
-
-
-class _Inflater:
-    """Unpacks gzip and deflate, at most a given amount at once."""
-
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(GZIP_OR_ZLIB)
-        self._has_begun = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether the content has ended where its file says, and nothing follows."""
-        return bool(self._inner.eof and not self._inner.unused_data)
-
-    def unpack(self, chunk: bytes, most: int) -> bytes:
-        """Return the content of a chunk, at most `most` bytes."""
-        try:
-            content = self._inner.decompress(chunk, most)
-        except zlib.error as error:
-            if self._has_begun:
-                raise UnreadableBodyError(
-                    f"the agent's answer is not packed well: {error}"
-                ) from None
-            return self._unpack_raw(chunk, most)
-        self._has_begun = True
-        return content
-
-    def _unpack_raw(self, chunk: bytes, most: int) -> bytes:
-        """Unpack deflate without its header, which some servers leave out."""
-        self._inner, self._has_begun = zlib.decompressobj(RAW_DEFLATE), True
-        try:
-            return self._inner.decompress(chunk, most)
-        except zlib.error as error:
-            raise UnreadableBodyError(f"the agent's answer is not packed well: {error}") from None
-
-
-def read_content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the content type of the headers, and the charset if there is one."""
-    kind, _, rest = headers.get("Content-Type", "").partition(";")
-    _, _, charset = rest.partition("charset=")
-    return kind.strip().lower()[:100], charset.partition(";")[0].strip().strip("\"'") or None
-
-
-def decode_text(content: bytes, charset: str | None) -> str:
+def decode_text(content: bytes, charset: str) -> str:
     """Return the content as text; raises UnreadableBodyError at the first invalid byte."""
-    name = (charset or "utf-8").strip().lower()
-    if not CHARSETS.fullmatch(name):
+    name = charset or "utf-8"
+    if not is_known_charset(name):
         raise UnreadableBodyError(f"the agent says it writes in {name[:40]!r}", content[:BEGINNING])
     try:
         return content.decode("utf-8-sig" if name in ("utf-8", "utf8") else name)
@@ -438,7 +355,7 @@ class AgentClient:
             request.method, url, data=request_body(request), headers=headers, allow_redirects=False
         ) as response:
             try:
-                content = await read_body(response)
+                content = await read_body(response.content.iter_chunked(CHUNK), response.headers)
             except UnreadableBodyError as error:
                 ended.note_unreadable(error, response.status)
             else:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from evaluators.kinds._base import Output
-from evaluators.model_calls.calls import MAX_REPLY_BYTES, Ledger
+from evaluators.model_calls.bodies import MAX_REPLY_BYTES
+from evaluators.model_calls.calls import Ledger
 from runs.engine.ports import Cause, TargetFailure
 from tests.support.agent_calls import SECRET, Asking
 from tests.support.agent_server import (
@@ -98,6 +99,8 @@ FAILURES = (
         "drops",
         "endless",
         "bomb",
+        "packed for ever",
+        "names for ever",
     ),
     *(
         "no gzip",
@@ -106,6 +109,7 @@ FAILURES = (
         "br",
         "no UTF-8",
         "punycode",
+        "no charset",
         "HTML",
         "nothing",
         "NaN",
@@ -116,6 +120,8 @@ FAILURES = (
 )
 CUT = gzip.compress(b'{"output": "Yes."}')[:-8]
 BOMB = gzip.compress(b"0" * (MAX_REPLY_BYTES * 8))
+# The beginning of a gzip file with the name of a file in it, which ends with a zero byte.
+NAMED = b"\x1f\x8b\x08\x08" + bytes(6)
 DEEP = b'{"output": ' + b"[" * 100_000
 
 
@@ -139,6 +145,8 @@ DEEP = b'{"output": ' + b"[" * 100_000
             sends(BOMB, headers={"Content-Encoding": "gzip"}),
             *(Cause.BAD_REPLY, "more than 16 MB", 1),
         ),
+        (never_ends(gzip.compress(b"{}")), Cause.BAD_REPLY, "it is not one whole file", 1),
+        (never_ends(NAMED), Cause.BAD_REPLY, "more than 16 MB", 1),
         (
             sends(b"no gzip", headers={"Content-Encoding": "gzip"}),
             *(Cause.BAD_REPLY, "not packed well", 1),
@@ -156,10 +164,14 @@ DEEP = b'{"output": ' + b"[" * 100_000
         ),
         (
             sends(b"x", headers={"Content-Encoding": "br"}),
-            *(Cause.BAD_REPLY, "compressed its answer as 'br'", 1),
+            *(Cause.BAD_REPLY, "compressed as 'br'", 1),
         ),
         (sends(b'{"output": "\xff\xfe"}'), Cause.BAD_REPLY, "byte 13 cannot be read", 1),
         (sends(b"x", kind="text/plain; charset=punycode"), Cause.BAD_REPLY, "writes in 'puny", 1),
+        (
+            sends(b"x", kind="text/plain; charset=iso-8859-99"),
+            *(Cause.BAD_REPLY, "writes in 'iso", 1),
+        ),
         (sends(b"<h1>Hi</h1>", kind="text/html"), Cause.BAD_REPLY, "sent text/html, not JSON", 1),
         (sends(b""), Cause.BAD_REPLY, "not JSON", 1),
         (sends(b'{"output": NaN}'), Cause.BAD_REPLY, "not JSON", 1),

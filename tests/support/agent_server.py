@@ -96,12 +96,13 @@ def drops() -> Behaviour:
     return behave
 
 
-def never_ends() -> Behaviour:
-    """Send until the client disconnects."""
+def never_ends(packed: bytes = b"") -> Behaviour:
+    """Send until the client disconnects, after a packed part if there is one."""
 
     async def behave(asked: Asked) -> web.StreamResponse:
-        response = web.StreamResponse()
+        response = web.StreamResponse(headers={"Content-Encoding": "gzip"} if packed else None)
         await response.prepare(asked.raw)
+        await response.write(packed)
         while True:
             await response.write(b"x" * 65536)
 

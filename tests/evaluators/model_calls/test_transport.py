@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.resolver import ThreadedResolver
 
-from evaluators.model_calls import endpoint
+from evaluators.model_calls import bodies
 from evaluators.model_calls.calls import CallKey, ChatCall, ChatReply, Ledger, ModelCallError
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.models import ModelSpec
@@ -77,6 +77,10 @@ def said_in(
         ("utf-8", "application/json; charset=UTF-8"),
         ("latin-1", 'application/json; charset="iso-8859-1"'),
         ("utf-8", "application/json; charset=nobody-knows"),
+        ("utf-8", "application/json; charset=iso-8859-99"),
+        ("utf-8", "application/json; charset=undefined"),
+        ("utf-8", "application/json; charset=punycode"),
+        ("utf-8", f"application/json; charset*{'9' * 5000}*=x"),
     ],
 )
 def test_an_answer_is_read_in_its_encoding(
@@ -99,7 +103,7 @@ def test_a_compressed_answer_is_read(model_server: ModelServer) -> None:
 def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch, is_packed: bool, status: int
 ) -> None:
-    monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 1024 * 1024)
+    monkeypatch.setattr(bodies, "MAX_REPLY_BYTES", 1024 * 1024)
     packer = zlib.compressobj(wbits=31)
 
     def packed(piece: bytes) -> bytes:
@@ -116,7 +120,26 @@ def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
             await asyncio.sleep(0)
 
     model_server.behave(then=never_end)
-    with pytest.raises(ModelCallError, match="the server sent more than 1 MB and was cut off"):
+    with pytest.raises(ModelCallError, match="the answer has more than 1 MB and was cut off"):
+        ask(model_server.base_url)
+    assert len(model_server.chats) == 1
+    wait_until(lambda: model_server.in_flight == 0)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_what_follows_a_packed_answer_without_end_is_not_read(
+    model_server: ModelServer, status: int
+) -> None:
+    async def go_on(request: Request) -> web.StreamResponse:
+        answer = web.StreamResponse(status=status, headers={"Content-Encoding": "gzip"})
+        await answer.prepare(request.raw)
+        await answer.write(gzip.compress(b"{}"))
+        while True:
+            await answer.write(b"x" * 1024)
+            await asyncio.sleep(0)
+
+    model_server.behave(then=go_on)
+    with pytest.raises(ModelCallError, match="it is not one whole file"):
         ask(model_server.base_url)
     assert len(model_server.chats) == 1
     wait_until(lambda: model_server.in_flight == 0)

@@ -1,0 +1,116 @@
+"""Read the bodies of answers over HTTP: unpacked within limits, whatever a server packs into them."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from collections.abc import AsyncIterable, Mapping
+
+# The longest reply of a model or an agent that is read; the connection of a longer one is closed.
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+CHUNK = 64 * 1024
+BEGINNING = 4 * CHUNK
+GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15
+PLAIN = ("", "identity")
+PACKED = ("gzip", "x-gzip", "deflate")
+# Others are no text, or take time that grows with the square of their length.
+CHARSETS = re.compile(
+    r"utf-?8|utf-?16(le|be)?|us-ascii|ascii|latin-?1|iso-8859-\d+|windows-125\d|cp125\d"
+    r"|shift_jis|euc-(jp|kr)|gb2312|gbk|gb18030|big5"
+)
+
+
+class UnreadableBodyError(ValueError):
+    """The content cannot be read; `beginning` is its first part."""
+
+    def __init__(self, reason: str, beginning: bytes = b"") -> None:
+        """Keep the beginning to show it with the reason."""
+        super().__init__(reason)
+        self.beginning = beginning
+
+
+async def read_body(chunks: AsyncIterable[bytes], headers: Mapping[str, str]) -> bytes:
+    """Return the unpacked content; raises UnreadableBodyError when it is too long or badly packed.
+
+    What is sent is limited too: a packed answer without end can unpack to nothing.
+    """
+    inflater = _inflater(headers.get("Content-Encoding", "").strip().lower())
+    content, sent = bytearray(), 0
+    async for chunk in chunks:
+        sent += len(chunk)
+        room = MAX_REPLY_BYTES - len(content) + 1
+        content += inflater.unpack(chunk, room) if inflater else chunk
+        if max(sent, len(content)) > MAX_REPLY_BYTES:
+            limit = f"{MAX_REPLY_BYTES / 1024**2:g} MB"
+            reason = f"the answer has more than {limit} and was cut off"
+            raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
+        if inflater and inflater.has_more:
+            break
+    if inflater and sent and not inflater.is_whole:
+        reason = "the answer is not packed well: it is not one whole file"
+        raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
+    return bytes(content)
+
+
+def _inflater(packing: str) -> _Inflater | None:
+    if packing in PLAIN:
+        return None
+    if packing not in PACKED:
+        raise UnreadableBodyError(
+            f"the answer is compressed as {packing[:40]!r}, which was not requested"
+        )
+    return _Inflater()
+
+
+class _Inflater:
+    """Unpacks gzip and deflate, at most a given amount at once."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(GZIP_OR_ZLIB)
+        self._has_begun = False
+
+    @property
+    def has_more(self) -> bool:
+        """Tell whether something follows the end of the file; every chunk after it would copy all before."""
+        return bool(self._inner.unused_data)
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether the content has ended where its file says, and nothing follows."""
+        return self._inner.eof and not self.has_more
+
+    def unpack(self, chunk: bytes, most: int) -> bytes:
+        """Return the content of a chunk, at most `most` bytes."""
+        try:
+            content = self._inner.decompress(chunk, most)
+        except zlib.error as error:
+            if self._has_begun:
+                raise UnreadableBodyError(f"the answer is not packed well: {error}") from None
+            return self._unpack_raw(chunk, most)
+        self._has_begun = True
+        return content
+
+    def _unpack_raw(self, chunk: bytes, most: int) -> bytes:
+        """Unpack deflate without its header, which some servers leave out."""
+        self._inner, self._has_begun = zlib.decompressobj(RAW_DEFLATE), True
+        try:
+            return self._inner.decompress(chunk, most)
+        except zlib.error as error:
+            raise UnreadableBodyError(f"the answer is not packed well: {error}") from None
+
+
+def read_content_type(headers: Mapping[str, str]) -> tuple[str, str]:
+    """Return the content type of the headers, and the charset, "" without one."""
+    kind, _, rest = headers.get("Content-Type", "").partition(";")
+    _, _, charset = rest.partition("charset=")
+    charset = charset.partition(";")[0].strip().strip("\"'").strip().lower()
+    return kind.strip().lower()[:100], charset
+
+
+def is_known_charset(name: str) -> bool:
+    """Tell whether texts in this charset are read."""
+    try:
+        return bool(CHARSETS.fullmatch(name) and codecs.lookup(name))
+    except LookupError:
+        return False
