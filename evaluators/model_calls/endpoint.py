@@ -141,6 +141,11 @@ class Endpoint(AsyncOpenAI):
         except aiohttp.ClientResponseError as error:
             # The only error of aiohttp that its transport does not translate.
             raise UnreadableAnswerError(f"the answer is not HTTP: {error.message}") from error
+        except UnicodeEncodeError as error:
+            # The transport encodes the words after the status, which were no UTF-8.
+            raise UnreadableAnswerError(
+                "the answer is not HTTP: odd bytes after its status"
+            ) from error
         return response.status_code, response.headers, _decode(content, response.headers)
 
 

@@ -146,13 +146,15 @@ def test_what_follows_a_packed_answer_without_end_is_not_read(
 
 
 @pytest.mark.parametrize(
-    "head", [b"Content-Length: -5", b"X: 1\r\n" * 200], ids=["length", "headers"]
+    "head",
+    [b"OK\r\nContent-Length: -5", b"OK\r\n" + b"X: 1\r\n" * 200, b"\xff\xfe"],
+    ids=["length", "headers", "reason"],
 )
 def test_an_answer_that_is_not_http_is_recorded_and_not_asked_for_again(
     model_server: ModelServer, head: bytes
 ) -> None:
     async def answer(request: Request) -> web.StreamResponse:
-        request.raw.transport.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n")
+        request.raw.transport.write(b"HTTP/1.1 200 " + head + b"\r\n\r\n")
         return web.Response()
 
     model_server.behave(then=answer)
