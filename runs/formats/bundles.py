@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 import re
 import stat
@@ -190,7 +189,7 @@ MAX_ZIP_ENTRIES = 50_000
 ENTRY = b"PK\x01\x02"
 # Every error that unpacking a damaged zip can raise.
 DAMAGE = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError,
+    zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError,
     LookupError, ValueError, RuntimeError, OverflowError,
 )  # fmt: skip
 
@@ -208,13 +207,26 @@ def comment_for(suite: str) -> bytes:
     return f"{WRITTEN_BY}{suite}".encode()
 
 
-def open_zip(stream: IO[bytes]) -> zipfile.ZipFile:
-    """Return an open zip; raises one of DAMAGE, also for too many entries, before it lists them."""
+# zipfile knows it from Python 3.14 on.
+ZSTANDARD = 93
+
+
+def open_zip(stream: IO[bytes], *methods: int) -> zipfile.ZipFile:
+    """Return an open zip; raises one of DAMAGE, also for too many entries, before it lists them.
+
+    Its members are stored, deflated or packed by one of `methods`. Of any but Deflate, zipfile unpacks at once all that
+    a part of the file becomes: gigabytes of a kilobyte.
+    """
     # Each entry begins with these bytes. The number of entries that a zip names may be false.
     parts = iter(lambda: stream.read(1024 * 1024), b"")
     if sum(part.count(ENTRY) for part in parts) > MAX_ZIP_ENTRIES:
         raise ValueError(f"it contains more than {MAX_ZIP_ENTRIES:,} files")
-    return zipfile.ZipFile(stream)
+    packed = zipfile.ZipFile(stream)
+    for member in packed.infolist():
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, *methods):
+            packed.close()
+            raise ValueError(f"{member.filename[:60]} is packed by another method than Deflate")
+    return packed
 
 
 def unzip(stream: IO[bytes], name: str, left_out: SkippedFiles) -> Unzipped:

@@ -16,7 +16,7 @@ from typing import Any
 
 from evaluators.reading.json import read_json
 from evaluators.reading.yaml import Path
-from runs.formats.bundles import DAMAGE, open_zip
+from runs.formats.bundles import DAMAGE, ZSTANDARD, open_zip
 from runs.formats.lines import (
     MAX_FILE_VALUES,
     UnreadableLineError,
@@ -169,7 +169,7 @@ class NothingToReadError(UnreadableFileError):
 def archive_names(file: ToolFile) -> list[str]:
     """Return the names in a zip, none for a damaged one."""
     try:
-        with open_zip(BytesIO(file.content)) as packed:
+        with open_zip(BytesIO(file.content), ZSTANDARD) as packed:
             return packed.namelist()
     except DAMAGE:
         return []

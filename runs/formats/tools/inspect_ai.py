@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import PurePosixPath
 from typing import Any
 
-from runs.formats.bundles import DAMAGE, open_zip
+from runs.formats.bundles import DAMAGE, ZSTANDARD, open_zip
 from runs.formats.shared_texts import include
 from runs.formats.tools._base import (
     Row,
@@ -32,7 +32,6 @@ from runs.specs.problems import Problem, UnreadableFileError
 TOOL = "Inspect"
 HEADER, START = "header.json", "_journal/start.json"
 SAMPLES = "samples/"
-ZSTANDARD = 93
 LOCAL_HEADER = 30
 MAX_MEMBER_BYTES, MAX_LOG_BYTES = 50 * 1024 * 1024, 500 * 1024 * 1024
 ATTACHMENT = "attachment://"
@@ -89,7 +88,7 @@ def _members(file: ToolFile, names: Sequence[str]) -> Iterator[Any]:
     """Yield the values of members; raises UnreadableFileError for a damaged or too large log."""
     left = MAX_LOG_BYTES
     try:
-        with open_zip(BytesIO(file.content)) as packed:
+        with open_zip(BytesIO(file.content), ZSTANDARD) as packed:
             for name in names:
                 content = _unpack(
                     file.content, packed, packed.getinfo(name), min(left, MAX_MEMBER_BYTES)
@@ -109,7 +108,7 @@ def _unpack(content: bytes, packed: zipfile.ZipFile, member: zipfile.ZipInfo, mo
         # Loaded here, because hardly any command reads such a log.
         import zstandard
 
-        # zipfile knows zstandard from Python 3.14 on, so the member is cut out by its local header. A view copies
+        # zipfile may not know it, so the member is cut out by its local header. A view copies
         # nothing: a log has tens of thousands of members, and each may claim to be as long as the log.
         log = memoryview(content)
         head = log[member.header_offset : member.header_offset + LOCAL_HEADER]
