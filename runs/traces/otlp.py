@@ -41,8 +41,11 @@ MAX_SPANS = 50_000
 # A message of two bytes takes 180 in memory, so a request of nothing but these would take gigabytes.
 MAX_TINY_VALUES = 1_000_000
 TINY_VALUE = re.compile(
-    rb"[\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x4a\x52\x5a\x62\x6a\x72\x7a][\x00-\x03]"
+    rb"[\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x4a\x52\x5a\x62\x6a\x72\x7a][\x00-\x07]"
 )
+# Resources, scopes and spans take even more; each has few fields beside those below it.
+MAX_FIELDS = 4 * MAX_SPANS
+BELOW = (1, 2, 2)
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 # Nanoseconds since 1970: from the year 2000 to 2200. Clocks outside are not set.
 EARLIEST_NS, LATEST_NS = 946_684_800 * 10**9, 7_258_118_400 * 10**9
@@ -76,7 +79,12 @@ def unpack(content: bytes, encoding: str) -> bytes:
 def read_protobuf(content: bytes) -> ReceivedSpans:
     """Read a request in protobuf; raises UnreadableRequestError and TooLargeRequestError."""
     if next(islice(TINY_VALUE.finditer(content), MAX_TINY_VALUES, None), None):
-        raise TooLargeRequestError("The request has more than a million empty values.")
+        raise TooLargeRequestError("The request has more than a million values of a few bytes.")
+    fields = _fields(content, 0, len(content), BELOW)
+    if next(islice(fields, MAX_FIELDS, None), None) is not None:
+        raise TooLargeRequestError(
+            f"The request has more than {MAX_FIELDS:,} resources, scopes and spans. Send fewer at a time."
+        )
     request = ExportTraceServiceRequest()
     try:
         request.ParseFromString(content)
@@ -92,6 +100,38 @@ def read_protobuf(content: bytes) -> ReceivedSpans:
             for span in scope.spans:
                 _take(span, about, received)
     return received
+
+
+def _fields(content: bytes, at: int, end: int, below: Sequence[int]) -> Iterator[int]:
+    """Yield the numbers of all fields down to the spans, without reading them; ends where they are cut."""
+    while at < end:
+        tag, at = _varint(content, at)
+        number, length = tag >> 3, 0
+        yield number
+        match tag & 7:
+            case 0:
+                _, at = _varint(content, at)
+            case 1:
+                length = 8
+            case 2:
+                length, at = _varint(content, at)
+                if below and number == below[0]:
+                    yield from _fields(content, at, min(at + length, end), below[1:])
+            case 5:
+                length = 4
+            case _:
+                raise UnreadableRequestError("The body is not an OTLP request: it has a group.")
+        at += length
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """Return a number of protobuf and where it ends."""
+    number = 0
+    for place, byte in enumerate(content[at : at + 10]):
+        number |= (byte & 127) << 7 * place
+        if byte < 128:
+            return number, at + place + 1
+    return number, len(content)
 
 
 def read_json_request(content: bytes) -> ReceivedSpans:

@@ -49,6 +49,8 @@ def nested_value(depth: int) -> bytes:
 
 
 WHOLE = request(span(1)).SerializeToString()
+# A message of four bytes, which are fields that nothing reads.
+TINY = b"\x0a\x04\x78\x05\x78\x05"
 UNREADABLE = {
     "no protobuf": (b"\xff\xff\xff", {}, 400, "not an OTLP request"),
     "text": (b'{"resourceSpans": []}', {}, 400, "not an OTLP request"),
@@ -63,12 +65,32 @@ UNREADABLE = {
         413,
         "more than 20 MB",
     ),
-    "empty spans": (in_request(b"\x12\x00" * 1_000_001), {}, 413, "million empty values"),
+    "many scopes": (
+        field(1, b"\x12\x00" * 200_001),
+        {},
+        413,
+        "200,000 resources, scopes and spans",
+    ),
+    "many resources": (TINY * 200_001, {}, 413, "200,000 resources, scopes and spans"),
+    "many spans": (
+        in_request((b"\x12" + TINY[1:]) * 200_001),
+        {},
+        413,
+        "200,000 resources, scopes and spans",
+    ),
+    "a group": (b"\xfb\x01\xfc\x01" + WHOLE, {}, 400, "it has a group"),
+    "a field that is cut": (b"\x0a\xff", {}, 400, "not an OTLP request"),
     "empty values": (
         in_request(field(2, field(9, field(2, field(5, b"\x0a\x00" * 1_000_001))))),
         {},
         413,
-        "million empty values",
+        "million values of a few bytes",
+    ),
+    "tiny values": (
+        in_request(field(2, field(9, field(2, field(5, TINY * 1_000_001))))),
+        {},
+        413,
+        "million values of a few bytes",
     ),
     "too many spans": (in_request(field(2, b"*\x04name") * 50_001), {}, 413, "50,001 spans"),
 }
