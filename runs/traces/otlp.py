@@ -45,7 +45,7 @@ TINY_VALUE = re.compile(
 )
 # Resources, scopes and spans take even more; each has few fields beside those below it.
 MAX_FIELDS = 4 * MAX_SPANS
-BELOW = (1, 2, 2)
+BELOW = (1, 2)
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 # Nanoseconds since 1970: from the year 2000 to 2200. Clocks outside are not set.
 EARLIEST_NS, LATEST_NS = 946_684_800 * 10**9, 7_258_118_400 * 10**9

@@ -106,6 +106,13 @@ def test_a_request_that_cannot_be_read_is_refused_whole(exporter: Exporter, name
     assert not Trace.objects.exists()
 
 
+def test_spans_may_have_many_attributes() -> None:
+    attribute = field(9, field(1, b"a.name.of.it") + field(2, field(1, b"a value of it")))
+    ids = field(1, b"\1" * 16) + field(2, b"\2" * 8)
+    received = otlp.read_protobuf(in_request(field(2, ids + attribute * 21_000) * 10))
+    assert len(received.spans) == 10
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
