@@ -181,6 +181,11 @@ class Budget:
         if result_id in self.reserved:
             self.reserved[result_id] = max(self.reserved[result_id] - usd, ZERO_USD)
 
+    def change_cap(self, cap: Decimal | None) -> None:
+        """Follow a budget that was changed while the run is running: what may begin has to be granted anew."""
+        if cap != self.cap:
+            self.cap, self.granted = cap, self.used
+
     def book(self, usd: Decimal) -> None:
         """Note that a cost is written; it is no longer a part of the grant."""
         self.unbooked -= usd

@@ -73,7 +73,7 @@ RECORDING_STAGE = "recording"
 NUMBER = re.compile(r"(?<![\w.])(?P<status>[45]\d\d)\b|\d+")
 STATE_FIELDS = (
     *("status", "started_at", "execution_count", "done_count", "error_count"),
-    *("run_cost_usd", "evaluation_cost_usd", "is_short_of_money"),
+    *("run_cost_usd", "evaluation_cost_usd", "budget_usd", "is_short_of_money"),
 )
 COUNTERS = (
     *("pass_count", "borderline_count", "fail_count", "error_count", "done_count"),
@@ -114,6 +114,7 @@ class RunState:
     error_count: int
     run_cost_usd: Decimal
     evaluation_cost_usd: Decimal
+    budget_usd: Decimal | None = None
     is_short_of_money: bool = False
     stale: tuple[int, ...] = ()
     broken_target: str = ""
@@ -289,6 +290,7 @@ class ResultWriter:
         # Replayed outputs cost nothing now.
         target_usd = ZERO_USD if self._work.is_replayed else state.run_cost_usd
         self.budget.booked = state.evaluation_cost_usd + target_usd
+        self.budget.change_cap(state.budget_usd)
         is_ours = state.started_at == self._work.started_at
         if state.status not in ACTIVE_RUN_STATUSES or not is_ours:
             self._abort()
@@ -417,7 +419,7 @@ def write_batch(
             stored.update(output=None)
         _count(run, accepted)
         _count_reported_costs(run, work, accepted)
-        if work.budget_usd is not None:
+        if run.budget_usd is not None:
             _note_dearest(run, work, accepted)
         # Nobody else changes them while this transaction holds the run.
         run.save(update_fields=COUNTERS)
@@ -669,5 +671,6 @@ def _run_state(run: Run) -> RunState:
         error_count=run.error_count,
         run_cost_usd=run.run_cost_usd,
         evaluation_cost_usd=run.evaluation_cost_usd,
+        budget_usd=run.budget_usd,
         is_short_of_money=run.is_short_of_money,
     )

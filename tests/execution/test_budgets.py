@@ -22,8 +22,11 @@ from runs.execution.loading import load_work
 from runs.execution.run_worker import RunLoop, RunSlot, _work, work_on_run
 from runs.execution.shares import agree_on_money, grant_money, register_run_worker
 from runs.models.runs import Run, RunWorker
+from runs.running.retrying import retry_results
+from tests.services.processes import wait_until
 from tests.support.factories import again
 from tests.support.model_server import ModelServer, good, status
+from tests.support.run_workers import work_in_thread
 from tests.support.runs import StartRun
 
 
@@ -151,6 +154,24 @@ def test_tokens_need_not_be_known_without_a_budget(
     work_on_run(run.pk)
 
     assert (again(run).status, len(model_server.requests)) == ("completed", 6)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("before", [None, Decimal(100)])
+def test_a_budget_that_a_rerun_changes_holds_for_workers_under_way(
+    start_chat: StartRun, model_server: ModelServer, before: Decimal | None
+) -> None:
+    model_server.behave(status(400), then=good(seconds=0.1))
+    run = start_chat(60, budget_usd=before, concurrency=4)
+    worker = work_in_thread(run)
+    wait_until(lambda: again(run).done_count > 4, what="results")
+    assert again(run).error_count == 1
+    retry_results(run, asked_by=None, budget_usd=Decimal("12.1"))
+    worker.join()
+    work_on_run(run.pk)
+
+    # Each result costs $0.4.
+    assert (again(run).status, spent(run)) == ("budget_reached", Decimal(12))
 
 
 @pytest.mark.django_db(transaction=True)
