@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Some ten times what an execution without calls takes, so that a page gets nine tenths of the interpreter.
+# About ten times what an execution without calls takes, so that a page gets nine tenths of the interpreter.
 YIELD_S = 0.01
 # The longest that a batch of claims or records waits while page requests follow each other.
 MAX_BATCH_WAIT_S = 0.1

@@ -26,7 +26,7 @@ from runs.running.retrying import retry_results
 from tests.services.processes import wait_until
 from tests.support.factories import again
 from tests.support.model_server import ModelServer, good, status
-from tests.support.run_workers import work_in_thread
+from tests.support.run_workers import late, work_in_thread
 from tests.support.runs import StartRun
 
 
@@ -161,12 +161,13 @@ def test_tokens_need_not_be_known_without_a_budget(
 def test_a_budget_that_a_rerun_changes_holds_for_workers_under_way(
     start_chat: StartRun, model_server: ModelServer, before: Decimal | None
 ) -> None:
-    model_server.behave(status(400), then=good(seconds=0.1))
+    model_server.behave(status(400), *[good()] * 20, then=late)
     run = start_chat(60, budget_usd=before, concurrency=4)
     worker = work_in_thread(run)
     wait_until(lambda: again(run).done_count > 4, what="results")
     assert again(run).error_count == 1
     retry_results(run, asked_by=None, budget_usd=Decimal("12.1"))
+    model_server.release()
     worker.join()
     work_on_run(run.pk)
 

@@ -78,10 +78,10 @@ def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_
     outputs.update(decision=decision.as_json())
     path = share(editor_client, subject(runs, "result"), detail_level)
     for text in (text_of(client.get(path)), text_of(client.get(f"{path}download"))):
-        told = "Why it failed SMALLEST-mark: tone needs 0.50"
+        heading = "Why it failed SMALLEST-mark: tone needs 0.50"
         is_told = detail_level in ("outputs", "traces")
         assert (
-            f"{told} Failed: Required: tone 0.40 < 0.50 tone Passed: RULE-mark: met" in text
+            f"{heading} Failed: Required: tone 0.40 < 0.50 tone Passed: RULE-mark: met" in text
         ) == is_told
         assert ("mark: tone" in text or "RULE-mark" in text) == is_told
 
