@@ -6,6 +6,7 @@ So a slow client costs a connection, and nobody else's time.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import socket
 import sys
 import time
@@ -35,6 +36,7 @@ from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import close_old_connections
 from django.utils import timezone
+from django.utils.http import parse_header_parameters
 
 from runs import waiting
 
@@ -78,6 +80,7 @@ TOO_MANY_OF_ONE = (
     "Try again when one of them has ended.\n"
 )
 TOO_MANY_UPLOADS = "Too many uploads at once. Try again when others have ended.\n"
+NOT_UTF_8 = "Send the request in UTF-8, and say so in its Content-Type or leave the charset out.\n"
 TOO_LARGE = f"A request may have {MAX_BODY_BYTES // 1024**2} MB.\n"
 FOR_MEMBERS = f"Log in to send more than {SMALL_BODY_BYTES // 1024} KB.\n"
 TOO_SLOW = f"Each {PIECE_BYTES // 1024} KB must arrive within {RECEIVE_PIECE_S} seconds.\n"
@@ -253,6 +256,8 @@ class WholeRequests:
         self, environ: Environ, receive: Receive, until_answered: AsyncExitStack
     ) -> None:
         """Put the whole body into the environment."""
+        if not _is_utf_8(environ.get("CONTENT_TYPE", "")):
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, NOT_UTF_8)
         length, longest = int(environ.get("CONTENT_LENGTH", 0)), SMALL_BODY_BYTES
         has_unknown_length = environ.pop("HTTP_TRANSFER_ENCODING", None) is not None
         if has_unknown_length or SMALL_BODY_BYTES < length <= MAX_BODY_BYTES:
@@ -449,6 +454,18 @@ async def _run_in(thread: ThreadPoolExecutor, function: Callable[..., Any], *arg
     except asyncio.CancelledError:
         await asyncio.wait([job])
         raise
+
+
+def _is_utf_8(content_type: str) -> bool:
+    """Tell whether a request is said to be in UTF-8, or in no encoding.
+
+    Some of Python's codecs take minutes for what anybody may send, and others raise errors.
+    """
+    try:
+        _, parameters = parse_header_parameters(content_type)
+        return codecs.lookup(parameters.get("charset", "utf-8")).name in {"utf-8", "ascii"}
+    except (LookupError, ValueError):
+        return False
 
 
 def _too_large(length: int, longest: int) -> RefusedError:

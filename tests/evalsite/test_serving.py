@@ -417,6 +417,36 @@ def test_a_body_that_is_longer_than_any_may_be_is_refused_before_it_is_sent() ->
     run(test)
 
 
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        *("multipart/form-data; boundary=B; charset=punycode", "application/json; charset=rot13"),
+        *("text/plain; charset=iso-8859-1", "text/plain; charset=unheard-of"),
+        "text/plain; title*=unheard-of''a",
+    ],
+)
+def test_a_request_in_another_encoding_than_utf_8_is_refused_unread(content_type: str) -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        headers = [(b"content-type", content_type.encode())]
+        visit = await Visit(FORM, "POST", headers, [b"a-99"], is_whole=False).to(serve)
+        assert (visit.status, visit.content) == (415, serving.NOT_UTF_8.encode())
+        assert not site.environ
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain; charset=UTF8", 'text/plain; charset="us-ascii"', "", "odd"]
+)
+def test_a_request_in_utf_8_is_answered(content_type: str) -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        headers = [(b"content-type", content_type.encode())]
+        visit = await Visit(FORM, "POST", headers, [b"a-99"]).to(serve)
+        assert (visit.status, site.body) == (200, b"a-99")
+
+    run(test)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_large_upload_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MAX_LARGE_BODIES", 0)
