@@ -444,13 +444,18 @@ def _limited(command: Sequence[str], place: StartingPlace, *, is_boxed: bool) ->
 
 
 def _privileges(user: int | None, *, is_boxed: bool) -> list[str]:
-    """Return the command that runs a program as the user, without further rights, and kills it when we end."""
+    """Return the command that takes all further rights from a program, and kills it when we end.
+
+    In a box it runs the program as the user too; elsewhere it is started as that user.
+    """
     if is_boxed and user is None:
         return []
     words = [_program_path("setpriv"), "--no-new-privs"]
-    words += [] if is_boxed else ["--pdeathsig", "KILL"]
-    if user is not None:
-        words += ["--reuid", str(user), "--regid", str(user), "--clear-groups", "--inh-caps=-all"]
+    words += [] if user is None else ["--inh-caps=-all"]
+    if not is_boxed:
+        words += ["--pdeathsig", "KILL"]
+    elif user is not None:
+        words += ["--reuid", str(user), "--regid", str(user), "--clear-groups"]
     return [*words, "--"]
 
 

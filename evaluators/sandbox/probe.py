@@ -74,7 +74,7 @@ def find_sandbox() -> SandboxOffer:
         return SandboxOffer("bubblewrap", version=_version(bubblewrap))
     if bubblewrap:
         problem = f"bubblewrap is not allowed here ({problem})"
-    if not _problem(trial_command(user, is_boxed=False)):
+    if not _problem(trial_command(user, is_boxed=False), user):
         return find_limits(problem)
     return SandboxOffer("none", reason=f"{problem}, and prlimit does not work either")
 
@@ -88,7 +88,7 @@ def _closed(user: int | None) -> tuple[str, ...]:
         "--offered",
     ]
     try:
-        offered = _run(command).stdout.split()
+        offered = _run(command, user).stdout.split()
     except (OSError, ValueError, subprocess.SubprocessError):
         return ()
     return tuple(word for word in offered if word != "network" or can_filter())
@@ -116,10 +116,10 @@ def bubblewrap_path() -> str:
         return shutil.which("bwrap") or ""
 
 
-def _problem(command: Sequence[str]) -> str:
+def _problem(command: Sequence[str], user: int | None = None) -> str:
     """Run a command and return why it failed, "" if it succeeded."""
     try:
-        done = _run(command)
+        done = _run(command, user)
     except subprocess.TimeoutExpired:
         return "it does not end"
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -137,7 +137,7 @@ def _version(bubblewrap: str) -> str:
         return ""
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str], user: int | None = None) -> subprocess.CompletedProcess[str]:
     # Without our variables, which hold keys.
     return subprocess.run(  # noqa: S603 - commands of this module alone
         command,
@@ -147,5 +147,8 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         errors="replace",
         timeout=TRY_S,
         env={},
+        user=user,
+        group=user,
+        extra_groups=None if user is None else (),
         check=False,
     )

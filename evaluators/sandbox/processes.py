@@ -226,10 +226,15 @@ def child_processes(pid: int) -> list[int]:
     if not _kernel_lists_children():
         return [other for other in all_processes() if _parent_pid(other) == pid]
     children: list[int] = []
-    for task in _names_in(f"/proc/{pid}/task"):
+    for thread in process_threads(pid):
         with contextlib.suppress(OSError):
-            children += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+            children += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
     return children
+
+
+def process_threads(pid: int) -> list[int]:
+    """Return the numbers of the threads of a process."""
+    return list(map(int, _names_in(f"/proc/{pid}/task")))
 
 
 def all_processes() -> list[int]:
@@ -250,21 +255,33 @@ def process_environment(pid: int) -> bytes:
     return _read(pid, "environ")
 
 
+def has_memory(pid: int) -> bool:
+    """Tell whether a process or thread has memory; once it ends, it has none."""
+    return _read(pid, "statm").split()[:1] not in ([], [b"0"])
+
+
 def memory_held(pid: int) -> int:
     """Return the kilobytes of memory a process holds without files; shared memory counts in full."""
-    return sum(map(int, HELD.findall(_read(pid, "status").decode(errors="replace"))))
+    return _memory(pid, "status", HELD)
 
 
 def memory_share(pid: int) -> int:
     """Return the kilobytes of memory a process holds, with its part of shared memory."""
-    sizes = OWN_SHARE.findall(_read(pid, "smaps_rollup").decode(errors="replace"))
-    return sum(map(int, sizes)) if sizes else memory_held(pid)
+    return _memory(pid, "smaps_rollup", OWN_SHARE) or memory_held(pid)
+
+
+def _memory(pid: int, name: str, sizes: re.Pattern[str]) -> int:
+    """Return the sum of the sizes as one thread has them; the first may have ended before the others."""
+    for thread in process_threads(pid):
+        if found := sizes.findall(_read(thread, name).decode(errors="replace")):
+            return sum(map(int, found))
+    return 0
 
 
 def user_task_count(user: int) -> int:
     """Return how many processes and threads a user runs on this machine."""
     pids = [pid for pid in all_processes() if process_user(pid) == user]
-    return sum(len(_names_in(f"/proc/{pid}/task")) for pid in pids)
+    return sum(len(process_threads(pid)) for pid in pids)
 
 
 @cache

@@ -22,8 +22,10 @@ from evaluators.sandbox.processes import (
     ProcessFamily,
     end_family,
     family_pids,
+    has_memory,
     memory_held,
     memory_share,
+    process_threads,
     start_family,
 )
 
@@ -42,18 +44,25 @@ def deleted_bytes(pids: Iterable[int], user: int | None) -> tuple[int, set[int]]
     """Return the bytes of files that the processes deleted but keep open, and the processes that hide theirs.
 
     Processes of another user are inspected as that user, as root in a container may not do it otherwise.
+    Each thread is inspected: it may have files of its own, and the first may have ended before the others.
     """
     open_files: dict[File, int] = {}
     mapped: dict[File, int] = {}
     closed = set()
     with _as_user(user):
         for pid in pids:
-            try:
-                open_files.update(_open_files(pid))
-                for file, size in _mapped_files(pid):
-                    mapped[file] = max(size, mapped.get(file, 0))
-            except PermissionError:
-                closed.add(pid)
+            has_read_memory = False
+            for thread in filter(has_memory, process_threads(pid)):
+                try:
+                    open_files.update(_open_files(thread))
+                    # Threads share their memory.
+                    for file, size in () if has_read_memory else _mapped_files(thread):
+                        mapped[file] = max(size, mapped.get(file, 0))
+                    has_read_memory = True
+                except PermissionError:
+                    # A thread that ends may not be inspected, but it has given up its memory and soon its files.
+                    if has_memory(thread):
+                        closed.add(pid)
     # Of a mapping only the end is known; of an open file, the real size.
     return sum({**mapped, **open_files}.values()), closed
 
@@ -114,7 +123,7 @@ class ProgramGuard:
         if _hold_too_much(pids, self._limits.memory_mb * 1024):
             return self._limits.memory_words
         deleted, closed = deleted_bytes(pids, family.user)
-        # A process that changes its user cannot be inspected for a moment.
+        # A process that starts another program cannot be inspected for a moment.
         stays_closed, self._closed = closed & self._closed, closed
         if stays_closed and not family.is_boxed:
             return f"{self._limits.disk_words}, which cannot be counted: one of its processes is closed"
@@ -366,6 +375,10 @@ def run_program(
 def _start(start: Start, ends: PipeEnds) -> tuple[subprocess.Popen[bytes], ProcessFamily]:
     its_input, its_output, its_errors = ends.its
 
+    # A program that changes its user itself cannot be inspected until it has become the next program, which
+    # takes long on a busy machine. Bubblewrap needs our rights.
+    user = None if start.is_boxed else start.user
+
     def open_process() -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - running users' programs is what this is for
             start.command,
@@ -374,6 +387,9 @@ def _start(start: Start, ends: PipeEnds) -> tuple[subprocess.Popen[bytes], Proce
             stderr=its_errors,
             env=start.environment,
             cwd=start.folder,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else (),
             start_new_session=True,
             pass_fds=start.handles,
         )

@@ -13,7 +13,7 @@ import secrets
 import socket
 import tempfile
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -321,6 +321,31 @@ def test_deleted_files_count_as_long_as_they_take_room(sandbox, keep):
         """,
     )
     assert result.ended_by == DISK
+
+
+FILL = """kept = []
+for _ in range(40):
+    kept.append(open("file", "wb+", buffering=0))
+    os.unlink("file")
+    kept[-1].write(bytes(2**20))
+"""
+
+
+@pytest.mark.parametrize(
+    ("hold", "leave", "ended_by"),
+    [
+        ("kept = b'x' * (300 * 2**20)", "libc.pthread_exit(None)", "the memory limit of 256 MB"),
+        (FILL, "libc.pthread_exit(None)", DISK),
+        (f"libc.unshare(0x400)\n{FILL}", "threading.Event().wait()", DISK),
+    ],
+    ids=["memory-of-an-ended-first", "files-of-an-ended-first", "files-of-its-own"],
+)
+def test_what_a_thread_holds_counts_whatever_the_first_does(sandbox, hold, leave, ended_by):
+    parts = ("import ctypes, os, threading", "libc = ctypes.CDLL(None)", "def work():")
+    work = indent(f"{hold}\nthreading.Event().wait()", "    ")
+    started = "threading.Thread(target=work).start()"
+    result = python(sandbox, "\n".join((*parts, work, started, leave)))
+    assert result.ended_by == ended_by
 
 
 def test_memory_with_a_handle_alone_counts_where_it_is_given_at_all(sandbox):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import venv
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from evaluators.kinds._base import SandboxRefusal, ScriptCall
-from evaluators.sandbox import programs
+from evaluators.sandbox import confinement, programs
 from evaluators.sandbox.confinement import ProgramLimits
 from evaluators.sandbox.probe import SandboxOffer
 from evaluators.sandbox.processes import child_processes, own_process_key
@@ -224,8 +226,57 @@ def test_many_runs_leave_no_process_no_handle_and_no_folder(sandbox):
         async with asyncio.TaskGroup() as group:
             return [group.create_task(sandbox.run(call)) for _ in range(40)]
 
-    assert {task.result().stdout for task in asyncio.run(many())} == {"sh\n"}
+    results = [task.result() for task in asyncio.run(many())]
+    assert {(done.stdout, done.stderr, done.exit_code, done.ended_by) for done in results} == {
+        ("sh\n", "", 0, "")
+    }
     assert (set(child_processes(os.getpid())), handles(), boxes()) == before
+
+
+def test_a_slow_start_is_no_reason_to_end_a_program(offer, monkeypatch, tmp_path):
+    slow = tmp_path / "setpriv"
+    slow.write_text(
+        "#!/bin/sh\ni=0; while [ $i -lt 300000 ]; do i=$((i+1)); done\n"
+        f'exec {shutil.which("setpriv")} "$@"\n'
+    )
+    slow.chmod(0o755)
+    open_to_all(tmp_path)
+    monkeypatch.setattr(confinement, "SYSTEM_PATH", (str(tmp_path), *confinement.SYSTEM_PATH))
+    monkeypatch.setattr(programs, "GUARD_EVERY_S", 0.001)
+    result = shell(make_sandbox(offer, folders=(str(tmp_path),)), "echo done")
+    assert (result.ended_by, result.stderr, result.stdout) == ("", "", "done\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+        pid = os.posix_spawn("/bin/true", ["true"], {})
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        sum(i * i for i in range(4_000_000))
+        """,
+        """
+        def work():
+            sum(i * i for i in range(4_000_000))
+            print("done", flush=True)
+            os._exit(0)
+        threading.Thread(target=work).start()
+        ctypes.CDLL(None).pthread_exit(None)
+        """,
+        """
+        for _ in range(200):
+            threading.Thread(target=int).start()
+        """,
+        "kept = bytearray(b'x') * 200_000_000",
+    ],
+    ids=["not-waited-for", "first-thread-ended", "threads", "ending"],
+)
+def test_an_honest_program_may_be_looked_at_in_any_moment(sandbox, monkeypatch, text):
+    monkeypatch.setattr(programs, "GUARD_EVERY_S", 0.001)
+    monkeypatch.setattr(programs, "GUARD_SHARE", 0)
+    imports = "import ctypes, os, threading\n"
+    result = python(sandbox, f"{imports}{dedent(text)}\nprint('done')")
+    assert (result.ended_by, result.stderr, result.stdout) == ("", "", "done\n")
 
 
 def test_what_a_program_made_hard_to_remove_is_removed(sandbox):
