@@ -23,14 +23,16 @@ from runs.formats.lines import (
 from runs.formats.yaml import CONTAINS_NUL, refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# What spreadsheets may pass over before a formula.
+PASSED_OVER = "' \n\xa0\u3000\ufeff"
 # The last columns of a file of rejected rows, by which it is recognized when it is uploaded again.
 REASON_COLUMNS = ("rejected because", "rejected on line")
 
 
 def escape_formula(text: str) -> str:
     """Return a text that no spreadsheet takes for a formula, with an apostrophe if it begins like one."""
-    return f"'{text}" if text.lstrip("'").startswith(FORMULAS) else text
+    return f"'{text}" if text.lstrip(PASSED_OVER).startswith(FORMULAS) else text
 
 
 def unescape_formula(text: str) -> str:
