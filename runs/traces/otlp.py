@@ -25,7 +25,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from evaluators.reading.json import read_json, storable
+from evaluators.reading.json import TooManyValuesError, read_json, storable
 from runs.traces.spans import (
     JSON,
     MAX_NAME_LENGTH,
@@ -37,14 +37,17 @@ from runs.traces.spans import (
 
 # Unpacked. Exporters send 512 spans at a time, collectors 8,192.
 MAX_BYTES = 20 * 1024**2
-MAX_SPANS = 50_000
+MAX_SPANS = 10_000
 # A message of two bytes takes 180 in memory, so a request of nothing but these would take gigabytes.
 MAX_TINY_VALUES = 1_000_000
+# A tag with a short length, or a number written longer than it is, as only an attacker writes lengths.
 TINY_VALUE = re.compile(
-    rb"[\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x4a\x52\x5a\x62\x6a\x72\x7a][\x00-\x07]"
+    rb"[\x0a\x12\x1a\x22\x2a\x32\x3a\x42\x4a\x52\x5a\x62\x6a\x72\x7a][\x00-\x07]|[\x80-\xff]\x00"
 )
 # Resources, scopes and spans take even more; each has few fields beside those below it.
-MAX_FIELDS = 4 * MAX_SPANS
+MAX_FIELDS = 10 * MAX_SPANS
+# An attribute in JSON has four, and takes a hundred times as long to read as one in protobuf.
+MAX_JSON_VALUES = 400_000
 BELOW = (1, 2)
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 # Nanoseconds since 1970: from the year 2000 to 2200. Clocks outside are not set.
@@ -137,7 +140,11 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
 def read_json_request(content: bytes) -> ReceivedSpans:
     """Read a request in JSON, with ids in hexadecimal digits; raises UnreadableRequestError and TooLargeRequestError."""
     try:
-        value = read_json(content.decode(), unstorable="replace")
+        value = read_json(content.decode(), unstorable="replace", max_values=MAX_JSON_VALUES)
+    except TooManyValuesError as error:
+        raise TooLargeRequestError(
+            f"The request is too large: {error}. Send fewer spans at a time, or protobuf."
+        ) from None
     except ValueError as error:
         raise UnreadableRequestError(f"The body cannot be read as JSON: {error}.") from None
     if not isinstance(value, dict):

@@ -66,17 +66,17 @@ UNREADABLE = {
         "more than 20 MB",
     ),
     "many scopes": (
-        field(1, b"\x12\x00" * 200_001),
+        field(1, b"\x12\x00" * 100_001),
         {},
         413,
-        "200,000 resources, scopes and spans",
+        "100,000 resources, scopes and spans",
     ),
-    "many resources": (TINY * 200_001, {}, 413, "200,000 resources, scopes and spans"),
+    "many resources": (TINY * 100_001, {}, 413, "100,000 resources, scopes and spans"),
     "many spans": (
-        in_request((b"\x12" + TINY[1:]) * 200_001),
+        in_request((b"\x12" + TINY[1:]) * 100_001),
         {},
         413,
-        "200,000 resources, scopes and spans",
+        "100,000 resources, scopes and spans",
     ),
     "a group": (b"\xfb\x01\xfc\x01" + WHOLE, {}, 400, "it has a group"),
     "a field that is cut": (b"\x0a\xff", {}, 400, "not an OTLP request"),
@@ -92,7 +92,19 @@ UNREADABLE = {
         413,
         "million values of a few bytes",
     ),
-    "too many spans": (in_request(field(2, b"*\x04name") * 50_001), {}, 413, "50,001 spans"),
+    "tiny values with longer lengths": (
+        in_request(field(2, field(9, field(2, field(5, b"\x0a\x80\x00" * 1_000_001))))),
+        {},
+        413,
+        "million values of a few bytes",
+    ),
+    "tiny values with longer tags": (
+        in_request(field(2, field(9, field(2, field(5, b"\x8a\x00\x00" * 1_000_001))))),
+        {},
+        413,
+        "million values of a few bytes",
+    ),
+    "too many spans": (in_request(field(2, b"*\x04name") * 10_001), {}, 413, "10,001 spans"),
 }
 
 
@@ -132,6 +144,13 @@ def test_json_that_is_no_request_is_refused_in_json(
     assert (response.status_code, response["Content-Type"]) == (400, JSON)
     assert response.json()["code"] == INVALID
     assert message in response.json()["message"]
+
+
+def test_json_of_too_many_values_is_refused_whole(exporter: Exporter) -> None:
+    values = ",".join(["1"] * 400_001)
+    response = exporter.post(f'{{"resourceSpans": [{values}]}}'.encode(), JSON)
+    assert response.status_code == 413
+    assert "more than 400,000 values. Send fewer spans" in response.json()["message"]
 
 
 def test_who_may_not_send_is_refused_in_the_form_of_the_request(
