@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.sharing import ShareLink
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
-from tests.support.factories import make_scored_run, make_suite
+from tests.support.factories import make_scored_run, make_suite, make_target
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -135,3 +135,20 @@ def test_a_link_is_made_without_javascript(
         expect(plain.get_by_role("region", name="Preview: what")).to_contain_text("Case 1")
         plain.get_by_role("button", name="Create link").click()
         expect(plain.get_by_label("Anyone who has it")).to_have_value(re.compile(r"/s/[\w-]{43}/$"))
+
+
+def test_a_name_without_spaces_makes_no_page_broader_than_the_window(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("editor")
+    suite = make_suite(slug="support", title="Support" * 20)
+    make_scored_run(verdicts=["pass"], suite=suite, target=make_target(name="agent" * 20))
+    page.set_viewport_size({"width": 390, "height": 900})
+    run = "/suites/support/runs/1/"
+    for address in (
+        "/suites/support/",
+        run,
+        "/shares/new/?kind=run&run=support:1&detail_level=traces",
+    ):
+        page.goto(f"{live_server.url}{address}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
