@@ -117,9 +117,14 @@ def refuse_excess(text: str, max_values: int) -> None:
     """Raise TooManyValuesError before too many values take memory: each but the first follows a sign."""
     if sum(map(text.count, _SIGNS)) < max_values:
         return
-    unquoted = _QUOTED.sub("", text)
-    if sum(map(unquoted.count, _SIGNS)) >= max_values:
+    if count_values(text) > max_values:
         raise TooManyValuesError(f"it contains more than {max_values:,} values")
+
+
+def count_values(text: str) -> int:
+    """Return how many values a JSON text has, without reading it."""
+    unquoted = _QUOTED.sub("", text)
+    return 1 + sum(map(unquoted.count, _SIGNS))
 
 
 def _refuse_depth(value: Any) -> None:

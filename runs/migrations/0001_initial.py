@@ -2220,6 +2220,7 @@ class Migration(migrations.Migration):
                 ("started_ns", models.BigIntegerField(blank=True, null=True)),
                 ("mark", models.JSONField(blank=True, null=True)),
                 ("step", models.JSONField()),
+                ("size", models.PositiveIntegerField(default=0)),
                 (
                     "trace",
                     models.ForeignKey(

@@ -69,7 +69,7 @@ class Trace(models.Model):
     """What one call of an agent did, as its spans say that have arrived; the columns follow from them.
 
     It is whole once its first span has arrived, which has no parent: `root_id`. `problem` says why a run did not take
-    it, `used_as` what people made of it, `case_key` for which case it was sent, `size` is that of its spans in bytes.
+    it, `used_as` what people made of it, `case_key` for which case it was sent, `size` is that of its spans.
     Of the traces of no run only the `is_sampled` are shown.
     """
 
@@ -118,7 +118,11 @@ class Trace(models.Model):
 
 
 class TraceSpan(models.Model):
-    """One span of a trace as a step; `mark` names the execution that it is the answer of: run, case, repetition."""
+    """One span of a trace as a step.
+
+    `mark` names the execution that it is the answer of: run, case, repetition. `size` is about how many bytes
+    the step takes once it is read, which is more than its text has where that has many values.
+    """
 
     trace = models.ForeignKey(Trace, on_delete=models.CASCADE, related_name="spans", db_index=False)
     span_id = models.CharField(max_length=16)
@@ -126,6 +130,7 @@ class TraceSpan(models.Model):
     started_ns = models.BigIntegerField(null=True, blank=True)
     mark = models.JSONField(null=True, blank=True)
     step = models.JSONField()
+    size = models.PositiveIntegerField(default=0)
 
     class Meta:
         """In the order of their arrival; one of each."""

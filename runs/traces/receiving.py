@@ -7,30 +7,41 @@ the output while that waits to be scored; after that the push is refused, and th
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Sum, TextField
-from django.db.models.functions import Cast
+from django.db.models import Count, Sum
 
+from evaluators.reading.json import count_values
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.ui import one_line
-from runs.models.database import TextBytes, among, database_now, update_rows
+from runs.models.database import among, database_now, update_rows
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.traces import Trace, TraceSpan, TraceState
 from runs.running.pushing import Push, UnusablePushesError, push_outputs
-from runs.traces.conventions import read_execution, read_place, read_step
+from runs.traces.conventions import ExecutionName, read_execution, read_place, read_step
 from runs.traces.queries import placed_steps
 from runs.traces.spans import ReceivedSpans, Span
 from runs.traces.trees import PlacedStep, SpanTree, make_output, make_question, nested_steps
 
-MAX_TRACE_SPANS = 10_000
+MAX_TRACE_SPANS, MAX_TRACE_SIZE = 10_000, 20 * 1024**2
+# What is left of them for the span that completes a trace.
+LAST_SPANS, LAST_SIZE = 1, 2 * 1024**2
+# What a value takes besides its text.
+VALUE_SIZE = 30
+# Each run that is named takes some queries.
+MAX_RUNS = 100
+TOO_MANY_RUNS = (
+    f"A request names at most {MAX_RUNS} runs. Send this trace again in another request."
+)
 BATCH = 1_000
 MAX_GIST_LENGTH, MAX_PROBLEM_LENGTH, MAX_MESSAGES = 300, 500, 10
 SAMPLED_DIGITS = 14
@@ -58,12 +69,27 @@ class Receipt:
         return " ".join(shown)
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadSpan:
+    """A span as it will be stored."""
+
+    span: Span
+    mark: ExecutionName | None
+    step: dict[str, Any]
+    size: int
+
+    @property
+    def is_last(self) -> bool:
+        """Tell whether it is the span that completes a trace or an execution."""
+        return not self.span.parent_id or self.mark is not None
+
+
 @dataclass(slots=True)
 class _HeldTrace:
     """A trace that this request has spans of, its row locked."""
 
     trace: Trace
-    new: list[Span]
+    new: list[_ReadSpan]
     tree: SpanTree = field(default_factory=lambda: SpanTree(()))
     executions: int = 0
     taken: int = 0
@@ -73,22 +99,70 @@ class _HeldTrace:
 def receive_spans(received: ReceivedSpans) -> Receipt:
     """Store spans, and push the outputs of the executions that are complete with them; safe to repeat."""
     receipt = Receipt(len(received.refusals), list(received.refusals))
-    by_trace: dict[str, list[Span]] = defaultdict(list)
-    for span in received.spans:
-        by_trace[span.trace_id].append(span)
     now = database_now()
-    with transaction.atomic():
-        traces = _hold(by_trace, now)
-        suites = _named_suites(received.spans, receipt)
-        _store(traces, receipt)
-        _read_trees(traces)
-        _push(traces, receipt)
-        _describe(traces, suites, now)
+    runs: set[str] = set()
+    for batch in _batches(received.spans, receipt):
+        with transaction.atomic():
+            traces = _hold(batch, now)
+            suites = _named_suites((one.span for held in traces for one in held.new), receipt)
+            _store(traces, receipt)
+            _read_trees(traces)
+            _push(traces, runs, receipt)
+            _describe(traces, suites, now)
     Trace.objects.forget_old(now=now)
     return receipt
 
 
-def _hold(by_trace: Mapping[str, list[Span]], now: datetime) -> list[_HeldTrace]:
+def _batches(spans: Iterable[Span], receipt: Receipt) -> Iterator[Mapping[str, list[_ReadSpan]]]:
+    """Yield spans by trace, as many traces at a time as are read and written quickly and fit into memory."""
+    by_trace: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        by_trace[span.trace_id].append(span)
+    rows = Trace.objects.filter(trace_id__in=among(by_trace, "text"))
+    stored = {
+        trace_id: (count, size)
+        for trace_id, count, size in rows.values_list("trace_id", "span_count", "size")
+    }
+    batch: dict[str, list[_ReadSpan]] = {}
+    count = size = 0
+    for trace_id in sorted(by_trace):
+        new = _read_spans(by_trace.pop(trace_id), receipt)
+        more, larger = stored.get(trace_id, (0, 0))
+        more, larger = more + len(new), larger + sum(one.size for one in new)
+        if batch and (count + more > BATCH or size + larger > MAX_TRACE_SIZE):
+            yield batch
+            batch, count, size = {}, 0, 0
+        batch[trace_id] = new
+        count, size = count + more, size + larger
+    if batch:
+        yield batch
+
+
+def _read_spans(spans: Sequence[Span], receipt: Receipt) -> list[_ReadSpan]:
+    """Return the spans of a trace, those that complete it first; what is too large for any trace is left out."""
+    marks = {id(span): read_execution(span) for span in spans}
+    read: list[_ReadSpan] = []
+    size = 0
+    for span in sorted(spans, key=lambda span: bool(span.parent_id) and not marks[id(span)]):
+        step = read_step(span)
+        text = json.dumps(step, ensure_ascii=False)
+        own = len(text.encode()) + VALUE_SIZE * count_values(text)
+        if size + own > MAX_TRACE_SIZE:
+            _leave_out(span.trace_id, 1, receipt)
+        else:
+            read.append(_ReadSpan(span, marks[id(span)], step, own))
+            size += own
+    return read
+
+
+def _leave_out(trace_id: str, count: int, receipt: Receipt) -> None:
+    receipt.rejected += count
+    receipt.messages.append(
+        f"Trace {trace_id} may have {MAX_TRACE_SPANS:,} spans and {MAX_TRACE_SIZE // 1024**2} MB; more are left out."
+    )
+
+
+def _hold(by_trace: Mapping[str, list[_ReadSpan]], now: datetime) -> list[_HeldTrace]:
     """Return the traces, new ones too, locked in one order for all."""
     share = settings.TRACES_SAMPLED_PCT / 100
     made = [
@@ -124,39 +198,42 @@ def _named_suites(spans: Iterable[Span], receipt: Receipt) -> Mapping[str, int]:
 def _store(traces: Sequence[_HeldTrace], receipt: Receipt) -> None:
     made = []
     for held in traces:
-        new = held.new
-        if held.trace.span_count + len(new) > MAX_TRACE_SPANS:
+        new, trace = held.new, held.trace
+        size = trace.size + sum(one.size for one in new)
+        if trace.span_count + len(new) > MAX_TRACE_SPANS or size > MAX_TRACE_SIZE - LAST_SIZE:
             new = _within_limit(held)
             if left_out := len(held.new) - len(new):
-                receipt.rejected += left_out
-                receipt.messages.append(
-                    f"Trace {held.trace.trace_id} may have {MAX_TRACE_SPANS:,} spans; more are left out."
-                )
-        made += [_row(held.trace, span) for span in new]
+                _leave_out(trace.trace_id, left_out, receipt)
+        made += [_row(trace, one) for one in new]
     TraceSpan.objects.bulk_create(made, ignore_conflicts=True, batch_size=BATCH)
 
 
-def _within_limit(held: _HeldTrace) -> list[Span]:
-    """Return the spans that still have room; a place is kept for the one that completes the trace."""
+def _within_limit(held: _HeldTrace) -> list[_ReadSpan]:
+    """Return the spans that still have room; some is kept for the one that completes the trace."""
     stored = set(held.trace.spans.values_list("span_id", flat=True))
-    fresh = {span.span_id: span for span in held.new if span.span_id not in stored}
-    last = [span for span in fresh.values() if not span.parent_id or read_execution(span)]
-    rest = [span for span in fresh.values() if span.parent_id and not read_execution(span)]
-    room = MAX_TRACE_SPANS - len(stored)
-    kept = [*last[:room], *rest[: max(0, room - len(last) - (not last))]]
-    again = [span for span in held.new if span.span_id in stored]
-    return [*kept, *again]
+    fresh = {one.span.span_id: one for one in held.new if one.span.span_id not in stored}
+    kept = [one for one in held.new if one.span.span_id in stored]
+    has_last = any(one.is_last for one in fresh.values())
+    count, size = len(stored), held.trace.size
+    for one in fresh.values():
+        reserved = (0, 0) if one.is_last or has_last else (LAST_SPANS, LAST_SIZE)
+        count, size = count + 1, size + one.size
+        if count > MAX_TRACE_SPANS - reserved[0] or size > MAX_TRACE_SIZE - reserved[1]:
+            count, size = count - 1, size - one.size
+        else:
+            kept.append(one)
+    return kept
 
 
-def _row(trace: Trace, span: Span) -> TraceSpan:
-    mark = read_execution(span)
+def _row(trace: Trace, one: _ReadSpan) -> TraceSpan:
     return TraceSpan(
         trace=trace,
-        span_id=span.span_id,
-        parent_id=span.parent_id,
-        started_ns=span.started_ns,
-        mark=mark.as_json() if mark else None,
-        step=read_step(span),
+        span_id=one.span.span_id,
+        parent_id=one.span.parent_id,
+        started_ns=one.span.started_ns,
+        mark=one.mark.as_json() if one.mark else None,
+        step=one.step,
+        size=one.size,
     )
 
 
@@ -168,11 +245,11 @@ def _read_trees(traces: Sequence[_HeldTrace]) -> None:
         held.tree = SpanTree(by_trace[held.trace.pk])
 
 
-def _push(traces: Sequence[_HeldTrace], receipt: Receipt) -> None:
-    """Push the outputs of executions that have a span in this request, run by run."""
+def _push(traces: Sequence[_HeldTrace], runs: set[str], receipt: Receipt) -> None:
+    """Push the outputs of executions that have a span in this request, run by run; `runs` are those so far."""
     by_run: dict[str, list[tuple[_HeldTrace, Push]]] = defaultdict(list)
     for held in traces:
-        arrived = {span.span_id for span in held.new}
+        arrived = {one.span.span_id for one in held.new}
         executions = held.tree.executions()
         held.executions = len(executions)
         for mark, spans in executions:
@@ -180,7 +257,12 @@ def _push(traces: Sequence[_HeldTrace], receipt: Receipt) -> None:
                 output = make_output(nested_steps(spans))
                 by_run[mark.run].append((held, Push(mark.case, output, mark.repetition)))
     for run_name, pushes in sorted(by_run.items()):
-        refused = _push_into(run_name, [push for _, push in pushes])
+        runs.add(run_name)
+        refused: Mapping[int, str]
+        if len(runs) > MAX_RUNS:
+            refused = dict.fromkeys(range(len(pushes)), TOO_MANY_RUNS)
+        else:
+            refused = _push_into(run_name, [push for _, push in pushes])
         for place, (held, push) in enumerate(pushes):
             if reason := refused.get(place):
                 held.problems.append(reason)
@@ -213,17 +295,17 @@ def _describe(traces: Sequence[_HeldTrace], suites: Mapping[str, int], now: date
     """Set the columns of the traces by the spans that they have now."""
     ids = [held.trace.pk for held in traces]
     spans = TraceSpan.objects.filter(trace__in=among(ids)).order_by().values("trace_id")
-    sizes = spans.annotate(count=Count("pk"), bytes=Sum(TextBytes(Cast("step", TextField()))))
-    stored = {row["trace_id"]: (row["count"], row["bytes"]) for row in sizes}
+    sizes = spans.annotate(count=Count("pk"), total=Sum("size"))
+    stored = {row["trace_id"]: (row["count"], row["total"]) for row in sizes}
     rows = []
     for held in traces:
         trace = held.trace
         trace.changed_at = now
         trace.span_count, trace.size = stored.get(trace.pk, (0, 0))
-        for slug, case in map(read_place, held.new):
+        for slug, case in (read_place(one.span) for one in held.new):
             trace.suite_id = trace.suite_id or suites.get(slug)
             trace.case_key = trace.case_key or case
-        service = next((span.resource.get("service.name") for span in held.new), "") or ""
+        service = next((one.span.resource.get("service.name") for one in held.new), "") or ""
         trace.service = trace.service or str(service)[:200]
         if held.problems:
             if trace.state == TraceState.WAITING:

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from google.rpc.status_pb2 import Status as RpcStatus
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from pytest_django import Settings
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from evalsite.access.roles import Scope
 from runs.models.traces import Trace, TraceSpan
@@ -254,12 +254,62 @@ def test_a_trace_without_end_keeps_a_place_for_its_first_span(
     monkeypatch.setattr(receiving, "MAX_TRACE_SPANS", 10)
     many = [span(number, 1) for number in range(2, 22)]
     rejected, message = exporter.send(*many[:12])
-    assert (rejected, "may have 10 spans; more are left out" in message) == (3, True)
+    assert (rejected, "may have 10 spans and 20 MB; more are left out" in message) == (3, True)
     assert exporter.send(*many[:9]) == (0, "")  # the same again
     assert exporter.send(*many[12:])[0] == 8
     assert exporter.send(span(1, name="agent", output__value="Yes."), span(30, 1))[0] == 1
     trace = Trace.objects.get()
     assert (trace.span_count, trace.answer) == (10, "Yes.")
+
+
+def test_a_trace_has_a_size_that_leaves_room_for_its_first_span(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "MAX_TRACE_SIZE", 10_000)
+    monkeypatch.setattr(receiving, "LAST_SIZE", 2_000)
+    text = "x" * 3_000
+    assert exporter.send(span(2, 1, input__value=text), span(3, 1, input__value=text)) == (0, "")
+    rejected, message = exporter.send(span(4, 1, input__value=text))
+    assert (rejected, "more are left out" in message) == (1, True)
+    assert exporter.send(span(2, 1, input__value=text)) == (0, "")  # the same again
+    assert exporter.send(span(5, 1, input__value="y" * 11_000))[0] == 1
+    assert exporter.send(span(1, input__value=text, output__value="Yes.")) == (0, "")
+    trace = Trace.objects.get()
+    assert (trace.span_count, trace.answer) == (3, "Yes.")
+
+
+def test_a_trace_of_many_small_values_is_larger_than_its_text(exporter: Exporter) -> None:
+    values = json.dumps([{"a": 1}] * 100_000)
+    assert len(values) < 1024**2
+    assert [exporter.send(span(number, input__value=values))[0] for number in (1, 2, 3)] == [
+        0,
+        0,
+        1,
+    ]
+
+
+def test_a_request_names_only_so_many_runs(
+    exporter: Exporter, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    marks = {"evalsite__case": "C-0", "output__value": "Yes."}
+    many = [span(1, trace=n, evalsite__run=f"none:{n}", **marks) for n in range(1, 601)]
+    with django_assert_max_num_queries(200):
+        rejected, message = exporter.send(*many)
+    assert (rejected, "There is no run 'none:1'" in message) == (0, True)
+    problems = Trace.objects.values_list("problem", flat=True)
+    assert sum("names at most 100 runs. Send this trace again" in text for text in problems) == 500
+
+
+def test_a_request_of_many_traces_is_taken_in_parts(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "BATCH", 2)
+    of_one = [span(1, trace=1), *(span(number, 1, trace=1) for number in (2, 3))]
+    others = [span(1, trace=trace, evalsite__suite="none") for trace in range(2, 7)]
+    rejected, message = exporter.send(*others[:3], *of_one, *others[3:])
+    assert (rejected, message.count("There is no suite 'none'")) == (0, 1)
+    counts = Trace.objects.order_by("trace_id").values_list("span_count", flat=True)
+    assert list(counts) == [3, 1, 1, 1, 1, 1]
 
 
 def test_a_refusal_is_a_status_of_google_rpc() -> None:
