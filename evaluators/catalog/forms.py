@@ -23,7 +23,7 @@ from evaluators.model_calls.models import (
     library_prices,
     look_up_prices,
 )
-from evaluators.models import LanguageModel
+from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 
 TEMPERATURE = "temperature"
@@ -39,6 +39,12 @@ class ModelSlugTakenError(DomainError):
     """Another language model already has this short name."""
 
     code = "slug_taken"
+
+
+class ModelChangedError(DomainError):
+    """Somebody else changed or deleted the language model since the form was opened."""
+
+    code = "model_changed"
 
 
 class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
@@ -69,6 +75,8 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         required=False,
         help_text='A JSON object sent with every call, such as {"max_tokens": 800, "seed": 7}.',
     )
+
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     class Meta:
         """Use the columns of the model."""
@@ -113,6 +121,8 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         self.has_stored_key = bool(self.instance.encrypted_key)
         self.dropped_key = False
         self._old = {name: getattr(self.instance, name) for name in CONNECTION}
+        if self.instance.pk:
+            self.initial["seen"] = self.instance.updated_at.isoformat()
         own = dict(self.instance.parameters or {})
         self.initial["temperature"] = own.pop(TEMPERATURE, None)
         self.initial["parameters"] = json.dumps(own, ensure_ascii=False) if own else ""
@@ -194,8 +204,10 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         """Save the model and record the change; a new base URL removes the stored key.
 
         Without an actor the command line made the change. Raises ModelSlugTakenError if another model has
-        taken the short name since the form was checked.
+        taken the short name since the form was checked, and ModelChangedError.
         """
+        if self.before is not None:
+            self._refuse_if_changed()
         model: LanguageModel = self.save(commit=False)
         self._set_key(model)
         if self.before is None:
@@ -210,6 +222,24 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]  # not gener
         after = {**model.facts(), "key_changed": has_new_key or self.dropped_key}
         model.record("change", actor=actor, before=self.before, after=after)
         return model
+
+    def _refuse_if_changed(self) -> None:
+        """Raise ModelChangedError once: the form that is then shown again may be saved."""
+        rows = LanguageModel.objects.select_for_update(no_key=True).filter(pk=self.instance.pk)
+        stored = rows.values_list("updated_at", flat=True).first()
+        who = AuditEntry.objects.last_changer("language_model", self.instance.pk)
+        if stored is None:
+            raise ModelChangedError(f"This model was deleted by {who} after you opened the form.")
+        now = stored.isoformat()
+        if now == (self.cleaned_data["seen"] or self.instance.updated_at.isoformat()):
+            return
+        data = self.data.copy()  # type: ignore[attr-defined]  # what was sent
+        data["seen"] = now
+        self.data = data
+        raise ModelChangedError(
+            f"This model was changed by {who} after you opened the form, and your entries would replace that "
+            "change. Look at the model in another window, or save again to replace it."
+        )
 
     def _add(self, model: LanguageModel) -> None:
         try:

@@ -17,7 +17,7 @@ from django.views.decorators.http import (
 )
 
 from evaluators.broker import NotQueuedError, queue_task
-from evaluators.catalog.forms import LanguageModelForm, ModelSlugTakenError
+from evaluators.catalog.forms import LanguageModelForm, ModelChangedError, ModelSlugTakenError
 from evaluators.catalog.queries import (
     KindTrialForm,
     gallery_kinds,
@@ -118,15 +118,20 @@ def language_model_edit(request: CatalogRequest, slug: str) -> HttpResponse:
     model = get_object_or_404(LanguageModel, slug=slug)
     form = LanguageModelForm(_posted(request), instance=model)
     if form.is_valid():
-        form.save_as(request.user)
-        if form.dropped_key:
-            messages.warning(
-                request, "The base URL changed, so the stored key was removed. Enter the key again."
+        try:
+            form.save_as(request.user)
+        except ModelChangedError as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            if form.dropped_key:
+                messages.warning(
+                    request,
+                    "The base URL changed, so the stored key was removed. Enter the key again.",
+                )
+            messages.success(
+                request, f"{model.name} saved. Runs that were started keep the old settings."
             )
-        messages.success(
-            request, f"{model.name} saved. Runs that were started keep the old settings."
-        )
-        return redirect("evaluators:language-model", model.slug)
+            return redirect("evaluators:language-model", model.slug)
     return _form_page(request, form)
 
 

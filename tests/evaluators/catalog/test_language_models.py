@@ -12,10 +12,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from evaluators.catalog.forms import LanguageModelForm
+from evaluators.catalog.forms import LanguageModelForm, ModelChangedError
 from evaluators.model_calls.models import decrypt, encrypt, model_key, model_spec
 from evaluators.models import AuditEntry, LanguageModel
 from tests.evaluators.catalog.model_forms import SECRET, done, posted
+from tests.support.clock import Clock
 from tests.support.factories import (
     change_evaluator,
     make_model,
@@ -23,6 +24,8 @@ from tests.support.factories import (
     make_target,
     throttle_state,
 )
+from tests.support.members import make_client, make_member
+from tests.support.sent_forms import sent_unchanged
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock"), pytest.mark.one_database]
 
@@ -320,6 +323,41 @@ def test_a_change_leaves_what_the_workers_found_meanwhile(admin: User) -> None:
 
     model = LanguageModel.objects.get()
     assert (model.concurrency, model.throttle.rate) == (4, 2.0)
+
+
+def test_two_who_change_a_model_at_once_do_not_overwrite_each_other(
+    admin_client: Client, clock: Clock
+) -> None:
+    model = make_model(slug="house-judge")
+    theirs = make_client(make_member("admin", "mira"))
+    edit = "/models/house-judge/edit/"
+    mine = sent_unchanged(admin_client.get(edit).content.decode(), "model-form").dict()
+    prices = {"input_price_usd_per_mtok": "3", "output_price_usd_per_mtok": "9"}
+    clock.advance(seconds=1)
+    theirs.post(edit, mine | prices)
+
+    refused = admin_client.post(edit, mine | {"timeout_s": "22"})
+    page = refused.content.decode()
+    assert refused.status_code == 422
+    assert "This model was changed by mira after you opened the form" in page
+    model.refresh_from_db()
+    assert (model.timeout_s, model.input_price_usd_per_mtok) == (60, 3)
+
+    again = sent_unchanged(page, "model-form").dict()
+    assert again["timeout_s"] == "22"
+    admin_client.post(edit, again)
+    model.refresh_from_db()
+    assert (model.timeout_s, model.input_price_usd_per_mtok) == (22, None)
+
+
+def test_a_model_that_is_deleted_while_it_is_changed_stays_deleted(admin: User) -> None:
+    model = make_model(slug="house-judge")
+    form = LanguageModelForm(posted(), instance=model)
+    assert form.is_valid(), form.errors
+    LanguageModel.objects.get().remove(actor=admin)
+    with pytest.raises(ModelChangedError, match="deleted by admin after you opened the form"):
+        form.save_as(admin)
+    assert not LanguageModel.objects.exists()
 
 
 def test_the_list_takes_one_query_however_long_it_is(
