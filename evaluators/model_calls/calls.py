@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evaluators.model_calls.models import REPLY_MODES, ModelSpec
-from evaluators.reading.json import read_json, storable
+from evaluators.reading.json import MAX_REPLY_VALUES, TooManyValuesError, read_json, storable
 from evaluators.scoring.types import Usage
 
 NO_USAGE = Usage()
@@ -246,12 +246,14 @@ class UnreadableAnswerError(Exception):
 
 
 def parse_body(text: str) -> Any:
-    """Return the JSON value of a body, else its beginning as text; never raises.
+    """Return the JSON value of a body, else its beginning as text.
 
-    All its texts can be stored (see `storable`).
+    All its texts can be stored (see `storable`). Raises UnreadableAnswerError for JSON of too many values.
     """
     try:
-        return read_json(text, keeps_last=True, unstorable="replace")
+        return read_json(text, keeps_last=True, unstorable="replace", max_values=MAX_REPLY_VALUES)
+    except TooManyValuesError as error:
+        raise UnreadableAnswerError(f"the answer is too large: {error}") from None
     except ValueError:
         return {"text": storable(text[:MAX_TEXT])}
 

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from evaluators.model_calls.calls import (
+    MAX_TEXT,
     NO_USAGE,
     Answer,
     CallOutcome,
@@ -96,8 +97,16 @@ class Try:
     def answered(self, http_status: int, headers: Mapping[str, str], text: str) -> None:
         """Read what the server sent: a completion or an error."""
         text = redact_key(text, self.spec)
-        self.http_status, self.reply = http_status, _body_without_key(text, self.spec)
-        if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
+        self.http_status, is_answer = http_status, http_status in range(HTTP_GOOD, HTTP_REDIRECT)
+        try:
+            self.reply = _body_without_key(text, self.spec)
+        except UnreadableAnswerError as error:
+            if is_answer:
+                self.cut_off(error)
+                return
+            text = text[:MAX_TEXT]
+            self.reply = _body_without_key(text, self.spec)
+        if not is_answer:
             self.failure = read_failure(http_status, headers, text)
             return
         try:
@@ -291,9 +300,9 @@ class ModelClient:
         try:
             async with asyncio.timeout(spec.timeout_s):
                 text = await self._endpoint(spec).get_models()
-        except (ConnectionError, TimeoutError):
+            body = parse_body(text)
+        except (ConnectionError, TimeoutError, UnreadableAnswerError):
             return []
-        body = parse_body(text)
         rows = body.get("data") if isinstance(body, Mapping) else None
         rows = rows if isinstance(rows, list) else []
         return sorted({str(row["id"]) for row in rows if isinstance(row, dict) and row.get("id")})

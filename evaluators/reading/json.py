@@ -16,6 +16,8 @@ from typing import Any, Literal, NoReturn
 # Databases limit the depth of JSON; conversations and traces are far from it.
 MAX_DEPTH = 200
 MAX_VALUES = 1_000_000
+# In what a model or an agent replies, many of which are read at a time.
+MAX_REPLY_VALUES = 250_000
 # Most readers take a longer whole number for infinity.
 MAX_DIGITS = 300
 MAX_SHOWN_LENGTH = 60

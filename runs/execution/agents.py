@@ -35,7 +35,7 @@ from evaluators.model_calls.calls import (
     read_failure,
 )
 from evaluators.model_calls.resolver import CheckedResolver, RefusedAddressError, check_host
-from evaluators.reading.json import read_json, storable
+from evaluators.reading.json import MAX_REPLY_VALUES, TooManyValuesError, read_json, storable
 from evaluators.scoring.types import Usage
 from runs.engine.plan import content_hash
 from runs.engine.ports import Cause
@@ -56,9 +56,15 @@ def decode_text(content: bytes, charset: str) -> str:
 
 
 def parse_reply(text: str, content_type: str) -> AgentReply:
-    """Return an answer with its JSON, if it is JSON; every text in it can be stored."""
+    """Return an answer with its JSON, if it is JSON; every text in it can be stored.
+
+    Raises UnreadableBodyError for JSON of too many values.
+    """
     try:
-        value, is_json = read_json(text, keeps_last=True, unstorable="replace"), True
+        value = read_json(text, keeps_last=True, unstorable="replace", max_values=MAX_REPLY_VALUES)
+        is_json = True
+    except TooManyValuesError as error:
+        raise UnreadableBodyError(f"the agent's answer is too large: {error}", b"") from None
     except ValueError:
         value, is_json = None, False
     return AgentReply(storable(text), value, is_json, content_type)
@@ -108,11 +114,10 @@ class AgentTry:
             self._note_refusal(http_status, headers, text, content_type)
             return
         try:
-            text = decode_text(content, charset)
+            reply = self._reply(decode_text(content, charset), content_type)
         except UnreadableBodyError as error:
             self.note_unreadable(error)
             return
-        reply = self._reply(text, content_type)
         self.reading = self._without_secrets(self.request.read(reply))
         output = self.reading.output
         self._keep(reply, as_json=output is None or output.text != reply.text)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from evaluators.kinds._base import Message, Output, Step
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.reading.json import read_json
+from evaluators.reading.json import MAX_REPLY_VALUES, count_values, read_json
 from evaluators.scoring.types import Usage
 
 MAX_SHOWN_LENGTH = 120
@@ -70,6 +70,7 @@ class _Turns:
         self.messages: list[Message] = []
         self.steps: list[Step] = []
         self.tells_calls = False
+        self.arguments = Arguments()
         self.places: dict[str, int] = {}
 
     def read(self, turn: Any) -> None:
@@ -105,7 +106,7 @@ class _Turns:
             Step(
                 type="tool",
                 name=name,
-                input=read_arguments(_first(fields, CALL_INPUTS)),
+                input=self.arguments.read(_first(fields, CALL_INPUTS)),
                 output=_first(fields, CALL_OUTPUTS),
                 duration_ms=_milliseconds(fields.get("duration_ms")),
                 error=str(fields.get("error") or ""),
@@ -133,9 +134,28 @@ def read_arguments(value: Any) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
-        return read_json(value, keeps_last=True, unstorable="replace")
+        return read_json(value, keeps_last=True, unstorable="replace", max_values=MAX_REPLY_VALUES)
     except ValueError:
         return value
+
+
+class Arguments:
+    """Reads the arguments of all calls of one output, up to as many values as a reply may have."""
+
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self._values = 0
+
+    def read(self, value: Any) -> Any:
+        """Return arguments as `read_arguments` does; raises ValueError for too many values together."""
+        read = read_arguments(value)
+        if read is not value:
+            self._values += count_values(value)
+            if self._values > MAX_REPLY_VALUES:
+                raise ValueError(
+                    f"the arguments of tool_calls contain more than {MAX_REPLY_VALUES:,} values"
+                )
+        return read
 
 
 def _milliseconds(value: Any) -> int | None:

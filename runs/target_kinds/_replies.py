@@ -22,9 +22,9 @@ from runs.target_kinds._outputs import (
     STEP_FIGURES,
     STEP_IDS,
     STEP_TYPES,
+    Arguments,
     Conversation,
     check_steps,
-    read_arguments,
     read_conversation,
     select_files,
 )
@@ -68,11 +68,14 @@ def read_turns(value: Any) -> Conversation:
 def read_steps(value: Any) -> tuple[Step, ...]:
     """Return the steps of the agent, from Evalsite's form or from tool calls in the form of model servers."""
     steps = list(_flat(_list(value)))
+    arguments = Arguments()
     try:
         check_steps(len(steps))
+        return tuple(_step(number, step, arguments) for number, step in enumerate(steps))
+    except UnreadablePartError:
+        raise
     except ValueError as error:
         raise UnreadablePartError(str(error)) from None
-    return tuple(_step(number, step) for number, step in enumerate(steps))
 
 
 def _flat(steps: Iterable[Any]) -> Iterable[Any]:
@@ -84,7 +87,7 @@ def _flat(steps: Iterable[Any]) -> Iterable[Any]:
             yield step
 
 
-def _step(number: int, step: Any) -> Step:
+def _step(number: int, step: Any, arguments: Arguments) -> Step:
     if isinstance(step, str) and step:
         return Step(type="tool", name=step)
     facts = step if isinstance(step, dict) else {}
@@ -102,7 +105,7 @@ def _step(number: int, step: Any) -> Step:
     return Step(
         type=str(kind) if kind in STEP_TYPES else "tool",
         name=name[:200],
-        input=read_arguments(_first(merged, INPUT_KEYS)),
+        input=arguments.read(_first(merged, INPUT_KEYS)),
         output=_first(merged, OUTPUT_KEYS),
         error="" if error in (None, "", False) else str(error),
         cost_usd=_usd(merged.get("cost_usd")),

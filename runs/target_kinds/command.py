@@ -22,7 +22,7 @@ from evaluators.kinds._base import (
 )
 from evaluators.kinds._json_paths import describe
 from evaluators.kinds.script.program import check_command_length
-from evaluators.reading.json import read_json
+from evaluators.reading.json import MAX_REPLY_VALUES, TooManyValuesError, read_json
 from evaluators.scoring.types import Usage
 from runs.engine.ports import Cause, TargetFailure
 from runs.target_kinds._base import TargetConfig, TargetContext, target_kind
@@ -69,7 +69,11 @@ def _object(printed: str) -> Mapping[str, Any] | None:
     if not printed.lstrip().startswith("{"):
         return None
     try:
-        report = read_json(printed, keeps_last=True, unstorable="replace")
+        report = read_json(
+            printed, keeps_last=True, unstorable="replace", max_values=MAX_REPLY_VALUES
+        )
+    except TooManyValuesError as error:
+        raise UnreadablePartError(f"it printed JSON that is too large: {error}") from None
     except ValueError:
         return None
     return report if isinstance(report, dict) else None

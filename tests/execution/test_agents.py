@@ -115,6 +115,7 @@ FAILURES = (
         "NaN",
         "infinite",
         "deep",
+        "too many values",
         "astray",
     ),
 )
@@ -123,6 +124,7 @@ BOMB = gzip.compress(b"0" * (MAX_REPLY_BYTES * 8))
 # The beginning of a gzip file with the name of a file in it, which ends with a zero byte.
 NAMED = b"\x1f\x8b\x08\x08" + bytes(6)
 DEEP = b'{"output": ' + b"[" * 100_000
+MANY = b'{"output": "Yes.", "more": [' + b"1," * 250_000 + b"1]}"
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,7 @@ DEEP = b'{"output": ' + b"[" * 100_000
         (sends(b'{"output": NaN}'), Cause.BAD_REPLY, "not JSON", 1),
         (sends(b'{"output": 1e999}'), Cause.BAD_REPLY, "not JSON", 1),
         (sends(DEEP), Cause.BAD_REPLY, "not JSON", 1),
+        (sends(MANY), Cause.BAD_REPLY, "too large: it contains more than 250,000 values", 1),
         (says({"text": "Hi"}), Cause.BAD_REPLY, "output, path output: the reply is an object", 1),
     ],
     ids=FAILURES,

@@ -126,6 +126,26 @@ def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
     wait_until(lambda: model_server.in_flight == 0)
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (200, r"the answer is too large: it contains more than 250,000 values$"),
+        (401, r"does not accept the key \(401\)"),
+    ],
+)
+def test_an_answer_of_too_many_values_is_not_read_and_not_asked_for_again(
+    model_server: ModelServer, status: int, words: str
+) -> None:
+    async def answer(request: Request) -> web.StreamResponse:
+        body = b'{"choices": [{"message": {"content": "Yes."}}], "more": [%b1]}' % (b"1," * 250_000)
+        return web.Response(body=body, status=status, content_type="application/json")
+
+    model_server.behave(then=answer)
+    with pytest.raises(ModelCallError, match=words):
+        ask(model_server.base_url)
+    assert len(model_server.chats) == 1
+
+
 @pytest.mark.parametrize("status", [200, 500])
 def test_what_follows_a_packed_answer_without_end_is_not_read(
     model_server: ModelServer, status: int
