@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeVar
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import unquote, urlencode
 
 from django.db.models import Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, StrIndex
@@ -656,7 +656,8 @@ NEWEST_FIRST = Keyset(Key("pk", int, is_descending=True))
 
 def _write_value(value: Any) -> str:
     if isinstance(value, str):
-        return quote(value, safe="").replace("~", "%7E")
+        # Any more that is quoted would make a long text in another alphabet too long to be read.
+        return value.replace("%", "%25").replace("~", "%7E")
     return value.isoformat() if isinstance(value, datetime) else repr(value)
 
 

@@ -151,6 +151,12 @@ def test_a_place_reads_back_as_it_was_written(place: tuple[Any, ...]) -> None:
     assert EVERYTHING.read(EVERYTHING.write(place)) == place
 
 
+@pytest.mark.parametrize("letter", ["~", "%", "é", "語", "😀"])
+def test_the_longest_title_is_a_place_in_any_script(letter: str) -> None:
+    place = 1.5, letter * 300, LATEST, lists.MAX_INTEGER
+    assert EVERYTHING.read(EVERYTHING.write(place)) == place
+
+
 @pytest.mark.parametrize("text", ["1", "a~b~c", "1~2~3~4", "nan~x~1", "1e999~1~1", "1~1~1~", "~"])
 def test_a_place_that_is_none_is_refused_and_pages_begin_anew(text: str) -> None:
     keys = Keyset(Key("a", float), Key("b", int), Key("c", int))
