@@ -7,12 +7,14 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
+from django.db.models import Sum
 from django.http import QueryDict
 
 from evaluators.templatetags.figures import counted
 from runs.files.importing import MAX_TARGET_NAME_LENGTH
 from runs.models.suites import Suite
-from runs.traces.queries import ChosenTraces
+from runs.models.traces import MEGABYTE
+from runs.traces.queries import MAX_CHOSEN_MB, ChosenTraces
 from runs.traces.services import UsedTraces, create_cases, delete_traces, record_outputs
 
 CASES, OUTPUTS, DELETE = "cases", "outputs", "delete"
@@ -64,6 +66,16 @@ class UseTracesForm(forms.Form):
         if self.action == OUTPUTS:
             return f"Record the outputs of {count}"
         return f"Delete {count}?"
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse more than is read at once; what is deleted is not read."""
+        size = self.chosen.traces().aggregate(total=Sum("size"))["total"] or 0
+        if self.action != DELETE and size > MAX_CHOSEN_MB * MEGABYTE:
+            raise forms.ValidationError(
+                f"These traces have {size / MEGABYTE:,.0f} MB together, and {MAX_CHOSEN_MB} MB is the limit."
+                " Choose fewer at a time."
+            )
+        return self.cleaned_data
 
     def save(self, by: User) -> str:
         """Do it, and say what was done; raises DomainError."""

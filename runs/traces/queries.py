@@ -52,7 +52,7 @@ def read_traces(traces: Sequence[Trace]) -> dict[int, WholeTrace]:
 
 
 # Their spans are read at once.
-MAX_CHOSEN = 500
+MAX_CHOSEN, MAX_CHOSEN_MB = 500, 50
 MAX_STEPS_SHOWN = 300
 ALL = "all"
 NO_SUITE = "-"

@@ -171,6 +171,19 @@ def test_what_is_not_ticked_or_too_much_is_said(
     assert "No trace matches the filter" in nothing.text
 
 
+def test_traces_that_are_too_large_together_are_refused_but_can_be_deleted(
+    suite: Suite, exporter: Exporter, editor_client: Client
+) -> None:
+    exporter.send(agent_span(1, "Q"), agent_span(2, "Q"))
+    Trace.objects.update(size=30 * 1024**2)
+    traces = list(Trace.objects.all())
+    for action in ("cases", "outputs"):
+        page = use(editor_client, action, *traces, into="support", target="recorded")
+        assert "These traces have 60 MB together, and 50 MB is the limit. Choose fewer" in page
+    assert suite.cases.count() == 1
+    assert "2 traces deleted" in use(editor_client, "delete", *traces)
+
+
 def test_old_left_out_and_excess_traces_are_removed(exporter: Exporter, settings: Settings) -> None:
     now = database_now()
     settings.TRACES_DAYS, settings.TRACES_MB = 3, 1
