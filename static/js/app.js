@@ -18,6 +18,7 @@ import "./form-rows.js";
 import "./review-hold.js";
 import "./result-steps.js";
 import "./legend.js";
+import "./logout.js";
 import "./notices.js";
 import "./pictures.js";
 import "./picture-image.js";

@@ -192,6 +192,21 @@ def log_out(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Log in")
 
 
+def test_the_browser_keeps_no_pages_for_back_once_somebody_has_logged_out(
+    page: Page, live_server: LiveServer, log_in: Callable[[str], User]
+) -> None:
+    kept = "sessionStorage.getItem('htmx-history-cache')"
+    log_in("viewer")
+    make_scored_run(verdicts=["pass", "fail"], suite=make_suite(slug="support"))
+    page.goto(f"{live_server.url}/suites/support/cases/")
+    page.locator("main input[type=search]").first.fill("C-002")
+    expect(page).to_have_url(re.compile("q=C-002"))
+    assert "C-001" in page.evaluate(kept)
+    page.goto(f"{live_server.url}/account/")
+    log_out(page)
+    assert page.evaluate(kept) is None
+
+
 def forget_confirmations() -> None:
     """Let every session look as if its member had last proved who it is long ago."""
     for row in MemberSession.objects.all():
