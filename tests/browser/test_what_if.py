@@ -140,6 +140,8 @@ def move_a_threshold(page: Page, panel: Locator) -> None:
     expect(panel.locator(".flips li")).to_contain_text("C-002")
     expect(page.locator("#draft-count")).to_contain_text("Draft saved")
     enter(page, field, "0.85")
+    # The line follows a field once its answer has come.
+    expect(line).to_have_attribute("aria-valuetext", "0.85")
     expect(panel).to_contain_text("1 case would flip")
 
 
@@ -150,8 +152,17 @@ def act_while_an_answer_comes(page: Page, panel: Locator) -> None:
     table = page.get_by_role("region", name="Table of scores")
     page.locator("#histogram-table > summary").click()
     with page.expect_request(ASKS):
-        enter(page, page.get_by_label("Pass from", exact=True), "0.84")
-    panel.locator("button[aria-pressed=false]").click()
+        page.get_by_label("Pass from", exact=True).fill("0.84")
+    cell = panel.locator("button[aria-pressed=false]")
+    cell.focus()
+    # After 300 ms the panel that waits is a skeleton; what has the focus keeps it and is still seen.
+    panel.evaluate(
+        "part => part.getAnimations({ subtree: true }).forEach((clock) => clock.finish())"
+    )
+    expect(panel.locator("td.total > a").first).to_have_css("opacity", "0")
+    expect(cell).to_have_css("opacity", "1")
+    expect(cell).to_be_focused()
+    cell.click()
     table.focus()
     with page.expect_request(ASKS):
         held[0].continue_()
