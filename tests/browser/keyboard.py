@@ -47,5 +47,13 @@ def press(page: Page, place: Locator, key: str = "Enter", *, back: bool = False)
 def enter(page: Page, place: Locator, text: str, *, back: bool = False) -> None:
     """Tab to a field and put the text in place of what it holds."""
     tab_to(page, place, back=back)
+    retype(page, text)
+
+
+def retype(page: Page, text: str) -> None:
+    """Put the text in place of what the focused field holds.
+
+    It comes at once: between single keys a slow machine may ask the server for what half of the text means.
+    """
     page.keyboard.press("ControlOrMeta+a")
-    page.keyboard.type(text)
+    page.keyboard.insert_text(text)

@@ -14,7 +14,7 @@ from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
-from tests.browser.keyboard import enter, press, tab_to
+from tests.browser.keyboard import enter, press, retype, tab_to
 from tests.support.factories import (
     make_score,
     make_scored_run,
@@ -64,8 +64,7 @@ def test_what_if_shows_flips_and_becomes_a_run_by_keyboard(
     enter(page, page.get_by_label("Pass from", exact=True), "1.5", back=True)
     expect(panel.get_by_role("alert")).to_contain_text("Can't show the effect.")
     expect(page.locator("#draft-count")).to_have_text("Not saved")
-    page.keyboard.press("ControlOrMeta+a")
-    page.keyboard.type("0.85")
+    retype(page, "0.85")
     expect(page.locator("#pass_threshold-help")).to_contain_text("Saved: 0.8.")
     expect(panel).to_contain_text("1 case would flip")
     move_a_threshold(page, panel)
