@@ -121,7 +121,8 @@ def _problem(push: Push) -> str:
     if error is not None:
         is_empty = not error or not str(error).strip()
         return "Its error is empty. Say what went wrong, or leave error out." if is_empty else ""
-    if "output" not in push.output and "messages" not in push.output:
+    # null is no answer, and an empty text is one.
+    if push.output.get("output") in (None, []) and not push.output.get("messages"):
         return "It has neither output nor error. Add one of them."
     try:
         output_from_json(push.output)

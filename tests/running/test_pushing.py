@@ -120,6 +120,8 @@ def test_pushing_again_is_safe_at_any_time_and_another_output_never_replaces_a_s
         ("C-9", GOOD, 1, "has no case 'C-9'"),
         ("C-0", GOOD, 3, "has 2 repetitions of case C-0, and no repetition 3"),
         ("C-0", {"text": "hello"}, 1, "neither output nor error"),
+        ("C-0", {"output": None}, 1, "neither output nor error"),
+        ("C-0", {"output": [], "messages": []}, 1, "neither output nor error"),
         ("C-0", {**GOOD, "error": " "}, 2, "Its error is empty. Say what went wrong"),
         ("C-0", {"error": False}, 2, "Its error is empty. Say what went wrong"),
         ("C-0", {**GOOD, "latency_ms": -1}, 1, "latency_ms is -1, not a number of 0 or more"),
