@@ -4,7 +4,8 @@ A line tells what befell a run, what it cost, and what that might have been: `ki
 work, at least one a run, and the results that this `cut off` between claim and write, as the database
 says; workers that lost their leases (`lost leases`), answers `lost` to the ledger, calls
 `repeated` and how many might have been, dollars in the ledger and at the models.
-With --soak a site works for minutes under faults of its models, and a line tells what each process holds.
+With --soak a site works for minutes under faults of its models, and a line tells what each process holds;
+with --read-on its clients read on without new runs, so that what grows with the data stands still then.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ def main() -> None:
     parser.add_argument(
         "--soak", type=float, metavar="MINUTES", help="let a site work so long instead"
     )
+    parser.add_argument(
+        "--read-on", type=float, default=0, metavar="MINUTES", help="after a soak, without new runs"
+    )
     chosen = parser.parse_args()
     end_what_was_started_when_told_to_end()
     with tempfile.TemporaryDirectory(prefix="evalsite-settings-") as folder:
@@ -40,7 +44,7 @@ def main() -> None:
         from tests.faults.soak import soak
 
         if chosen.soak:
-            lines = soak(chosen.soak)
+            lines = soak(chosen.soak, read_on=chosen.read_on)
         else:
             sys.stdout.write(f"seed {chosen.seed}\n")
             lines = run_rounds(chosen.rounds, seed=chosen.seed, database=chosen.database)

@@ -92,8 +92,11 @@ class Readers:
             self.seconds.append(time.perf_counter() - begun)
 
 
-def soak(minutes: float) -> Iterator[str]:
-    """Yield a line of figures each quarter of a minute, then what was wrong; raises AssertionError if anything was."""
+def soak(minutes: float, *, read_on: float) -> Iterator[str]:
+    """Yield a line of figures each quarter of a minute, then what was wrong; raises AssertionError if anything was.
+
+    After the minutes with runs, the clients read on for `read_on` minutes without new ones.
+    """
     yield "  ".join(COLUMNS)
     with workshop() as shop, shop.cluster() as site:
         site.forget_the_run()
@@ -112,14 +115,15 @@ def soak(minutes: float) -> Iterator[str]:
         readers.begin()
         begun = time.monotonic()
         try:
-            while (now := time.monotonic() - begun) < minutes * 60:
-                yield _line(now / 60, site, workers, readers)
-                time.sleep(SAMPLE_S)
+            yield from _lines(begun, minutes, site, workers, readers)
             no_more.touch()
             starter.wait()
             wait_until(
                 lambda: not site.database.row(RUNS)[1], timeout_s=300, what="the last run over"
             )
+            yield "without new runs"
+            now = (time.monotonic() - begun) / 60
+            yield from _lines(begun, now + read_on, site, workers, readers)
         finally:
             readers.end()
         wait_until(lambda: not site.database.value(HELD), what="everything given back")
@@ -146,6 +150,15 @@ def failing_sometimes(behaviour: Behaviour) -> Behaviour:
 
 def _start_command(no_more: Path) -> str:
     return START.format(path=str(no_more), cases=CASES, repetitions=REPETITIONS, most=RUNS_AT_ONCE)
+
+
+def _lines(
+    begun: float, until: float, site: Installation, workers: list[Process], readers: Readers
+) -> Iterator[str]:
+    """Yield a line of figures each quarter of a minute until the minute."""
+    while (now := (time.monotonic() - begun) / 60) < until:
+        yield _line(now, site, workers, readers)
+        time.sleep(SAMPLE_S)
 
 
 def _line(minute: float, site: Installation, workers: list[Process], readers: Readers) -> str:
