@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import nh3
@@ -14,6 +15,10 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
 MAX_LENGTH = 100_000
+# Empty cells that the short rows of a table get, so that they are as long as its head. The library's 65,536 make two
+# megabytes of a comment. Its package has a function of this module's name.
+tables: Any = import_module("markdown_it.rules_block.table")
+tables.MAX_AUTOCOMPLETED_CELLS = 50
 TAGS = {
     *("p", "br", "hr", "strong", "em", "s", "code", "pre", "blockquote", "a"),
     *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"),

@@ -370,6 +370,13 @@ def test_a_markdown_table_has_no_style() -> None:
     assert "<td>2</td>" in html
 
 
+def test_short_rows_of_a_table_are_filled_up_but_make_no_long_page_of_a_short_text() -> None:
+    html = render("{{ text|markdown }}", text="|a|b|\n|-|-|\n|1|\n|2|3|")
+    assert html.count("<td>") == 4
+    broad = f"|{'a|' * 256}\n|{'-|' * 256}\n" + "|\n" * 254
+    assert len(render("{{ text|markdown }}", text=broad * 3)) < 10 * len(broad * 3)
+
+
 def test_a_very_long_text_stays_as_it_is_written() -> None:
     assert render("{{ text|markdown }}", text="*" * 100_001).startswith("<pre>***")
 
