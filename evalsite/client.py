@@ -27,6 +27,8 @@ from typing import Any, Self
 
 import httpx2
 
+from evaluators.reading.json import storable
+
 SERVER, TOKEN = "EVALSITE_SERVER", "EVALSITE_TOKEN"
 TARGET = "python"
 CONCURRENCY = 8
@@ -398,7 +400,7 @@ class Evaluation:
                 for case in queue:
                     output = await self._ask(case, loop, threads)
                     self._outputs.append(
-                        {"case": case.key, "repetition": case.repetition, **output}
+                        {**output, "case": case.key, "repetition": case.repetition}
                     )
                     self._done += 1
                     if self._on_progress is not None:
@@ -431,14 +433,19 @@ class Evaluation:
                 answer = await loop.run_in_executor(threads, self._agent, case)
                 answer = await answer if inspect.isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001 - whatever the agent raises is the error of its case
-            return {
-                "error": "".join(traceback.format_exception_only(error)).strip()[:MAX_ERROR_LENGTH]
-            }
+            text = "".join(traceback.format_exception_only(error)).strip()
+            return {"error": storable(text[:MAX_ERROR_LENGTH])}
         took_ms = round((time.perf_counter() - started) * 1000)
         if not isinstance(answer, str | Output | Mapping):
             name = type(answer).__name__
             return {"error": f"The agent returned {name}, not a text or an Output."}
-        return answer_as_json(answer, took_ms=took_ms)
+        output = answer_as_json(answer, took_ms=took_ms)
+        try:
+            json.dumps(output, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            return {"error": f"The answer of the agent cannot be sent as JSON: {error}."}
+        # A character that no database stores would refuse the outputs of other cases too.
+        return dict(storable(output))
 
     async def _push(self, loop: asyncio.AbstractEventLoop) -> None:
         outputs, self._outputs = self._outputs, []

@@ -165,6 +165,37 @@ def test_coroutines_outputs_and_errors_are_taken(site: Evalsite) -> None:
     assert report.document["counts"]["pass"] == 3
 
 
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        ("A refund.\0\ud800", "", "A refund.\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"),
+        ({"output": "A refund.", "case": "C-1", "repetition": 9}, "", "A refund."),
+        (
+            Output("A refund.", trace=[{"type": "tool", "name": "a", "input": object()}]),
+            *("The answer of the agent cannot be sent as JSON: Object of type object", ""),
+        ),
+        (Output("A refund.", trace=[{"input": float("nan")}]), "cannot be sent as JSON", ""),
+        (ValueError("odd \0"), "ValueError: odd \N{REPLACEMENT CHARACTER}", ""),
+    ],
+)
+def test_an_odd_answer_is_that_of_its_case_alone(
+    site: Evalsite, answer: Any, error: str, text: str
+) -> None:
+    def agent(case: Case) -> Any:
+        if case.key == "C-0" and isinstance(answer, Exception):
+            raise answer
+        return answer if case.key == "C-0" else "A refund."
+
+    site.evaluate("support", agent, target="mine")
+
+    rows = Run.objects.get().results.select_related("case", "output")
+    results = {row.case.key: row for row in rows}
+    odd = results.pop("C-0")
+    assert error in odd.error
+    assert error or odd.output.text == text
+    assert {row.output.text for row in results.values()} == {"A refund."}
+
+
 def test_a_run_that_was_left_goes_on_with_what_still_waits(site: Evalsite) -> None:
     asked: list[str] = []
 
