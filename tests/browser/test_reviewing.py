@@ -212,9 +212,11 @@ def test_an_idle_page_releases_its_item_after_an_hour(
         page.clock.fast_forward("59:00")
     # Its next request is planned when the answer was put into the page.
     expect(page.locator("#hold:not([data-first], .htmx-added, .htmx-settling)")).to_have_count(1)
+    # Of real time a slow machine may have taken a minute before.
+    asked = len(held)
     page.clock.fast_forward("02:00")
     page.evaluate("fetch(location.href).then((answer) => answer.text())")
-    assert len(held) == 1
+    assert len(held) == asked
     page.keyboard.press("Shift")
     with page.expect_response("**/hold/"):
         page.clock.fast_forward("01:05")
