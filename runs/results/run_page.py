@@ -403,7 +403,7 @@ class RunLive:
     """Everything that changes while a run is active; `folded` holds the older ones of `event_count` events.
 
     `is_moving` tells whether figures may still change, which they do after a stop until the last call is
-    booked.
+    booked, and until a completed run has its final ones.
     """
 
     status: str
@@ -441,6 +441,11 @@ class RunLive:
         return self.is_active and self.progress.done == self.progress.executions
 
 
+def lacks_figures(run: Run) -> bool:
+    """Tell whether a run is completed, but its final figures are still computed."""
+    return run.status == RunStatus.COMPLETED and run.summary is None
+
+
 def run_live(run: Run, *, now: datetime, counts: Mapping[str, int] | None = None) -> RunLive:
     """Return the live figures of a run in a fixed number of queries; `counts` are its cases by state, if known."""
     policy = run.policy
@@ -453,7 +458,7 @@ def run_live(run: Run, *, now: datetime, counts: Mapping[str, int] | None = None
     return RunLive(
         status=run.status,
         is_active=run.is_active,
-        is_moving=run.is_active or bool(end and end.is_settling),
+        is_moving=run.is_active or bool(end and end.is_settling) or lacks_figures(run),
         is_completed=run.status == RunStatus.COMPLETED,
         end=end,
         verdict=_verdict(run, gates),

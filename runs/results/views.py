@@ -62,6 +62,7 @@ from runs.results.result_page import (
 )
 from runs.results.result_state import hidden_parts, hides_machine, review_item
 from runs.results.run_figures import evaluator_rows
+from runs.results.run_page import lacks_figures
 from runs.results.run_page import run_head as build_head
 from runs.results.run_page import run_live as build_live
 from runs.running.retry_forms import ResumeForm
@@ -145,11 +146,15 @@ def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 def run_live(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Return what changes while a run is active; polling ends with the run."""
     run = get_run_or_404(slug, number)
+    if lacks_figures(run):
+        # The page asks again as it is, so that it still learns that the run ended, and how.
+        return HttpResponse(status=204)
     live = build_live(run, now=database_now())
-    context = {"run": run, "live": live, **_resume_context(request, run)}
+    was = request.GET.get("was")
+    context = {"run": run, "live": live, "was": was, **_resume_context(request, run)}
     status = 200 if live.is_moving else STOP_POLLING
     response = render(request, "results/_run_live.html", context, status=status)
-    if request.GET.get("was") != run.status:
+    if was != run.status:
         response["HX-Trigger"] = "run-changed"
     return response
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.finishing import summarise_run
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from tests.browser.conftest import Console
@@ -60,6 +61,7 @@ def test_figures_update_until_the_end_of_the_run(run_page: Page, live_run: Run) 
     Run.objects.update(done_count=45)
     expect(run_page.locator("#run-live")).to_contain_text("45 of 60 results")
     Run.objects.update(done_count=60, status="completed", finished_at=timezone.now())
+    assert summarise_run(live_run.pk)
     expect(run_page.locator("#run-head")).to_contain_text("ran for")
     # It asks more often while the last figures are computed, and no more at the end.
     expect(run_page.locator("#run-live")).not_to_have_attribute("hx-trigger", re.compile("every"))

@@ -179,7 +179,10 @@ def test_the_end_of_a_run_is_announced_to_who_watches_it(
     page.clock.install()
     page.goto(f"{live_server.url}/suites/support/runs/2/")
     expect(page).to_have_title("Run #2, 100.0% · Evalsite")
-    run.update(status="completed", finished_at=F("started_at") + timedelta(seconds=8))
+    # The page asks while the figures are still computed, and learns of the end once they are there.
+    with page.expect_response(lambda answer: answer.status == 204):
+        run.update(status="completed", finished_at=F("started_at") + timedelta(seconds=8))
+        page.clock.run_for(3_000)
     assert summarise_run(runs[1].pk)
     page.clock.run_for(3_000)
     notice = page.get_by_role("status").filter(has_text="Support #2 ended. Failed:")

@@ -22,6 +22,7 @@ from pytest_django import DjangoDbBlocker
 from evalsite.access.roles import Role
 from runs.comments.queries import case_subject
 from runs.comments.services import add_comment
+from runs.finishing import summarise_run
 from runs.lists import ListQuery
 from runs.reviews.services import ask_for_review
 from tests.reviews.aligning import make_alignment
@@ -559,6 +560,7 @@ def fill() -> Mapping[str, Any]:
     output = {"text": "<b>hi</b>", "files": {"report/page.html": b"<script>"}}
     result = make_result(run=run, case=case, verdict="pass", score=0.9, output=output)
     call = make_call(result=result)
+    assert summarise_run(run.pk)
     member = make_member("viewer", "somebody")
     assert model.pk
     trial = make_trial(target=target, asked_by=member)

@@ -96,6 +96,8 @@ def test_the_page_of_a_run_tells_its_end_whoever_started_it(ann: User) -> None:
     assert "<title>Run #1, failed · Evalsite</title>" in " ".join(ended.split())
     # Who opens the page later sees it there, and who wants no notices gets none.
     assert notices(client.get(page).text) == []
+    later = live.replace("running", "completed")
+    assert notices(client.get(later, headers=HTMX).text) == []
     client.cookies["run-notices"] = "off"
     assert notices(client.get(live, headers=HTMX).text) == []
 

@@ -125,6 +125,11 @@ def test_a_live_part_polls_until_the_run_is_over(viewer_client: Client) -> None:
     assert "Computing the final figures" in going.content.decode(), "nothing is left to run"
     assert 'hx-trigger="every 500ms"' in going.content.decode()
     Run.objects.update(status="completed")
+    assert 'hx-trigger="every 2s"' in text(viewer_client, at(run))
+    for was in ("running", "completed"):
+        unfinished = viewer_client.get(at(run, "run-live") + f"?was={was}")
+        assert unfinished.status_code == 204, "its figures are still computed"
+    assert summarise_run(run.pk)
     over = viewer_client.get(at(run, "run-live") + "?was=running")
     assert over.status_code == 286
     assert 'hx-trigger="every' not in over.content.decode()
