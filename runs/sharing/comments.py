@@ -19,8 +19,8 @@ from runs.models.runs import Run
 from runs.models.sharing import ShareLink
 from runs.sharing.documents import SharedCommentDoc
 
-# With their replies; a link of more shows the newest threads.
-MAX_COMMENTS = 200
+# With their replies; a link of more shows the newest threads. Their Markdown is read while an anonymous reader waits.
+MAX_COMMENTS, MAX_CHARACTERS = 200, 100_000
 A_MEMBER = "a member"
 
 
@@ -40,7 +40,11 @@ def shared_comments(subject: Subject) -> list[SharedCommentDoc]:
     found = comments.select_related("author")
     replies: dict[int, list[SharedCommentDoc]] = defaultdict(list)
     roots: list[Comment] = []
+    left = MAX_CHARACTERS
     for comment in found[:MAX_COMMENTS]:
+        left -= len(comment.text)
+        if left < 0:
+            break
         if comment.parent_id is None:
             roots.append(comment)
         elif comment.deleted_at is None:

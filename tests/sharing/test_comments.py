@@ -101,3 +101,14 @@ def test_a_comment_that_is_deleted_hidden_or_of_an_erased_member_leaves_the_link
     assert ShareLink.objects.filter(has_comments=True).count() == 2
     with django_assert_max_num_queries(12):
         Client().get(many)
+
+
+def test_of_very_long_comments_a_link_has_the_newest(
+    editor_client: Client, runs: tuple[Run, Run], editor: User
+) -> None:
+    for number in range(30):
+        add_comment(run_subject(runs[1]), f"COMMENT-{number} {'w ' * 2_400}", by=editor)
+    page = Client().get(share(editor_client, subject(runs, "run"), comments="on")).text
+    assert "COMMENT-29" in page
+    assert "COMMENT-5 " not in page
+    assert page.count("COMMENT-") == 20
