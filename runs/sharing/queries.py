@@ -32,7 +32,7 @@ LEFT_OUT = {
         "Cases are numbered in the order of their suite."
     ),
     DetailLevel.CASE_NAMES: "Inputs and outputs are left out.",
-    DetailLevel.OUTPUTS: "Traces are left out.",
+    DetailLevel.OUTPUTS: "Traces are left out. Evaluators may quote them.",
     DetailLevel.TRACES: "",
 }
 

@@ -290,6 +290,26 @@ def test_half_characters_that_an_agent_wrote_do_not_break_what_is_shared(
         assert "half \N{REPLACEMENT CHARACTER}" in client.get(address).text
 
 
+def test_a_page_without_traces_says_where_they_may_be_quoted(
+    editor_client: Client, client: Client, runs: tuple[Run, Run]
+) -> None:
+    quoting = {
+        "text": "search was called with other arguments",
+        "evidence": '{"q": "STEP-IN-mark"}',
+    }
+    finding = {**quoting, "passed": False}
+    make_score(
+        result=runs[1].results.get(),
+        path="calls",
+        kind="tool_trajectory",
+        score=0.0,
+        findings=[finding],
+    )
+    page = text_of(client.get(share(editor_client, subject(runs, "result"), "outputs")))
+    assert "STEP-IN-mark" in page
+    assert "Traces are left out. Evaluators may quote them." in page
+
+
 @pytest.mark.parametrize("detail_level", list(DetailLevel))
 def test_the_win_rate_is_a_figure_and_what_the_judge_quotes_of_the_baseline_is_an_output(
     editor_client: Client, client: Client, runs: tuple[Run, Run], detail_level: str
