@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeVar
-from urllib.parse import unquote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from django.db.models import Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, StrIndex
@@ -656,8 +657,9 @@ NEWEST_FIRST = Keyset(Key("pk", int, is_descending=True))
 
 def _write_value(value: Any) -> str:
     if isinstance(value, str):
-        # Any more that is quoted would make a long text in another alphabet too long to be read.
-        return value.replace("%", "%25").replace("~", "%7E")
+        # Any more that is quoted would make a long text in another alphabet too long to be read. White space is
+        # quoted because readers of parameters strip it from the ends.
+        return re.sub(r"[\s%]", lambda found: quote(found[0]), value).replace("~", "%7E")
     return value.isoformat() if isinstance(value, datetime) else repr(value)
 
 

@@ -157,6 +157,13 @@ def test_the_longest_title_is_a_place_in_any_script(letter: str) -> None:
     assert EVERYTHING.read(EVERYTHING.write(place)) == place
 
 
+@pytest.mark.parametrize("space", [" ", "\t", "\n", "\x1f", "\u00a0", "\u3000"])
+def test_a_place_survives_that_its_ends_are_stripped(space: str) -> None:
+    order = Keyset(Key("name", str))
+    place = (f"{space}a{space}",)
+    assert order.read(order.write(place).strip()) == place
+
+
 @pytest.mark.parametrize("text", ["1", "a~b~c", "1~2~3~4", "nan~x~1", "1e999~1~1", "1~1~1~", "~"])
 def test_a_place_that_is_none_is_refused_and_pages_begin_anew(text: str) -> None:
     keys = Keyset(Key("a", float), Key("b", int), Key("c", int))
