@@ -12,7 +12,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -43,28 +43,46 @@ File = tuple[int, int]
 def deleted_bytes(pids: Iterable[int], user: int | None) -> tuple[int, set[int]]:
     """Return the bytes of files that the processes deleted but keep open, and the processes that hide theirs.
 
-    Processes of another user are inspected as that user, as root in a container may not do it otherwise.
-    Each thread is inspected: it may have files of its own, and the first may have ended before the others.
+    Processes of another user are inspected as that user, as root in a container may not do it otherwise, and
+    those that are closed to it as ourselves.
     """
-    open_files: dict[File, int] = {}
-    mapped: dict[File, int] = {}
-    closed = set()
+    held = _HeldFiles()
     with _as_user(user):
-        for pid in pids:
-            has_read_memory = False
-            for thread in filter(has_memory, process_threads(pid)):
-                try:
-                    open_files.update(_open_files(thread))
-                    # Threads share their memory.
-                    for file, size in () if has_read_memory else _mapped_files(thread):
-                        mapped[file] = max(size, mapped.get(file, 0))
-                    has_read_memory = True
-                except PermissionError:
-                    # A thread that ends may not be inspected, but it has given up its memory and soon its files.
-                    if has_memory(thread):
-                        closed.add(pid)
-    # Of a mapping only the end is known; of an open file, the real size.
-    return sum({**mapped, **open_files}.values()), closed
+        closed = {pid for pid in pids if not held.add(pid)}
+    closed = {pid for pid in closed if not held.add(pid)}
+    return held.bytes, closed
+
+
+@dataclass(slots=True)
+class _HeldFiles:
+    """The deleted files that processes hold, by device and number, with their bytes."""
+
+    opened: dict[File, int] = field(default_factory=dict)
+    mapped: dict[File, int] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Return their size together."""
+        # Of a mapping only the end is known; of an open file, the real size.
+        return sum({**self.mapped, **self.opened}.values())
+
+    def add(self, pid: int) -> bool:
+        """Add those of a process; False where it may not be inspected.
+
+        Each thread is inspected: it may have files of its own, and the first may have ended before the others.
+        """
+        has_read_memory, is_open = False, True
+        for thread in filter(has_memory, process_threads(pid)):
+            try:
+                self.opened.update(_open_files(thread))
+                # Threads share their memory.
+                for file, size in () if has_read_memory else _mapped_files(thread):
+                    self.mapped[file] = max(size, self.mapped.get(file, 0))
+                has_read_memory = True
+            except PermissionError:
+                # A thread that ends may not be inspected, but it has given up its memory and soon its files.
+                is_open = is_open and not has_memory(thread)
+        return is_open
 
 
 def _open_files(pid: int) -> Iterator[tuple[File, int]]:
@@ -125,7 +143,7 @@ class ProgramGuard:
         deleted, closed = deleted_bytes(pids, family.user)
         # A process that starts another program cannot be inspected for a moment.
         stays_closed, self._closed = closed & self._closed, closed
-        if stays_closed and not family.is_boxed:
+        if stays_closed:
             return f"{self._limits.disk_words}, which cannot be counted: one of its processes is closed"
         elsewhere = () if family.user is None else user_files(family.user, self._public)
         return disk_limit_passed(self._box, self._limits, elsewhere=elsewhere, deleted=deleted)

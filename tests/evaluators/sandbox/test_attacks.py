@@ -348,6 +348,27 @@ def test_what_a_thread_holds_counts_whatever_the_first_does(sandbox, hold, leave
     assert result.ended_by == ended_by
 
 
+@pytest.mark.parametrize(
+    "close", ["libc.prctl(4, 0)", "os.execl('./python', 'python', '-c', fill)"]
+)
+def test_who_closes_itself_hides_no_files(sandbox, close):
+    # Neither a process that allows no dump of itself nor a program that its user may not read shows its files.
+    result = python(
+        sandbox,
+        f"""
+import ctypes, os, shutil, signal, sys
+libc = ctypes.CDLL(None)
+fill = {f"import os, signal{chr(10)}{FILL}signal.pause()"!r}
+shutil.copy(sys.executable, "python")
+os.chmod("python", 0o111)
+os.environ["PYTHONHOME"] = sys.prefix
+{close}
+exec(fill)
+""",
+    )
+    assert result.ended_by.startswith(DISK)
+
+
 def test_memory_with_a_handle_alone_counts_where_it_is_given_at_all(sandbox):
     result = python(
         sandbox,
