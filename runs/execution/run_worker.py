@@ -73,6 +73,8 @@ logger = logging.getLogger(__name__)
 
 # About ten times what an execution without calls takes, so that a page gets nine tenths of the interpreter.
 YIELD_S = 0.01
+# About twice what a part of a file takes to write, of which a file has tens of thousands.
+FILE_PART_WAIT_S = 0.002
 # The longest that a batch of claims or records waits while page requests follow each other.
 MAX_BATCH_WAIT_S = 0.1
 MAX_BATCH = 500
@@ -665,11 +667,11 @@ def yield_to_waiting_requests(is_anybody_waiting: IsAnybodyWaiting) -> None:
     _is_anybody_waiting = is_anybody_waiting
 
 
-def pause_for_requests(*, at_most_s: float = YIELD_S) -> None:
+def pause_for_requests(*, at_most_s: float = FILE_PART_WAIT_S) -> None:
     """Let page requests of this process be answered first, between two steps of work without an event loop."""
     until = time.monotonic() + at_most_s
     while _is_anybody_waiting() and time.monotonic() < until:
-        time.sleep(YIELD_S)
+        time.sleep(min(YIELD_S, at_most_s))
 
 
 class RequestPriority:

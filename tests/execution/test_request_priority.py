@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,6 +66,22 @@ def test_a_batch_waits_until_nobody_waits_or_long_enough(at_most_s: float, asked
     pause_for_requests(at_most_s=at_most_s)
     yield_to_waiting_requests(run_worker._nobody)
     assert len(answers) == 5 - asked
+
+
+def test_a_large_file_is_made_in_a_minute_though_somebody_waits_all_the_time(
+    waiting: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting.append("a reader")
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(run_worker, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    for _ in range(20_000):
+        pause_for_requests()
+    assert 0 < now_s < 60
 
 
 @pytest.mark.django_db(transaction=True)
