@@ -126,7 +126,7 @@ def estimate_runs(request: Request, body: RunChoicesBody) -> EstimateDoc:
     applied = apply_rules(suite.spec, _rules(body.rules))
     choice = CaseChoice(body.tags or (), body.cases)
     current = suite.cases.filter(is_current=True).order_by()
-    outcomes_of_cases = [outcomes for _, outcomes in choice.read(current, "expected_outcomes")]
+    outcomes_of_cases = list(choice.of(current).values_list("expected_outcomes", flat=True))
     found = estimate(
         EstimateRequest(
             suite=suite,

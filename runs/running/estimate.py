@@ -13,7 +13,7 @@ from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, TextField
+from django.db.models import Count, Min, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
@@ -32,6 +32,7 @@ from runs.engine.plan import (
     judge_calls,
     planned_calls_by_judge,
 )
+from runs.models.database import among
 from runs.models.results import ComparedOutput, Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, RecordedOutput, Suite, Target
@@ -103,14 +104,15 @@ class CaseChoice:
     tags: Collection[str] = ()
     keys: Collection[str] | None = None
 
-    def read(self, cases: QuerySet[Case], *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield key and columns of the chosen cases."""
-        tags, keys = set(self.tags), None if self.keys is None else set(self.keys)
-        # Decoding the tags of twenty thousand cases takes longer than the rest.
-        wanted = ("tags",) if tags else ()
-        for key, *values in cases.values_list("key", *columns, *wanted):
-            if (keys is None or key in keys) and (not tags or tags & set(values.pop())):
-                yield key, *values
+    def of(self, cases: QuerySet[Case]) -> QuerySet[Case]:
+        """Return the chosen ones of cases."""
+        if self.keys is not None:
+            cases = cases.filter(key__in=among(self.keys, "text"))
+        if self.tags:
+            wanted = set(self.tags)
+            rows = cases.values_list("pk", "tags")
+            cases = cases.filter(pk__in=among(pk for pk, tags in rows if wanted & set(tags)))
+        return cases
 
 
 ALL_CASES = CaseChoice()
@@ -135,17 +137,14 @@ def recorded_counts(
     ]
     if not replaying:
         return {}
-    rows = _current_cases(suite).annotate(has_output=Q(recorded_output__isnull=False))
-    outputs: dict[str, bool] = dict(choice.read(rows, "has_output"))
-    with_output = sum(outputs.values())
+    cases = choice.of(_current_cases(suite))
+    with_output = cases.filter(recorded_output__isnull=False).count()
     uploads = RecordedOutput.objects.filter(target__in=replaying)
     uploading = set(uploads.order_by().values_list("target", flat=True).distinct())
     counts = {pk: 0 if pk in uploading else with_output for pk in replaying}
     if uploading:
-        current = Case.objects.filter(suite=suite, is_current=True).values("key")
-        hits = uploads.filter(case_key__in=current)
-        for pk, key in hits.values_list("target", "case_key").distinct():
-            counts[pk] += key in outputs
+        hits = uploads.filter(case_key__in=cases.values("key")).order_by().values_list("target")
+        counts |= dict(hits.annotate(Count("case_key", distinct=True)))
     return counts
 
 
@@ -192,29 +191,24 @@ class CaseGroup:
 
 def case_groups(suite: Suite, choice: CaseChoice = ALL_CASES) -> tuple[CaseGroup, ...]:
     """Return the chosen cases in groups: of thousands most are alike, so each kind is checked once."""
-    rows = choice.read(
-        _current_cases(suite).annotate(
-            written=Cast("evaluators", TextField()),
-            has_criteria=Q(criteria__gt=""),
-            has_output=Q(expected_output__gt=""),
-            has_outcomes=~Q(expected_outcomes=[]),
-        ),
-        *("written", "evaluators_append", "has_criteria", "has_output", "has_outcomes"),
+    facts = choice.of(_current_cases(suite)).annotate(
+        written=Cast("evaluators", TextField()),
+        has_criteria=Q(criteria__gt=""),
+        has_output=Q(expected_output__gt=""),
+        has_outcomes=~Q(expected_outcomes=[]),
     )
-    counts: Counter[tuple[Any, ...]] = Counter()
-    first: dict[tuple[Any, ...], str] = {}
-    for key, *facts in rows:
-        counts[tuple(facts)] += 1
-        first.setdefault(tuple(facts), key)
+    groups = facts.values_list(
+        *("written", "evaluators_append", "has_criteria", "has_output", "has_outcomes")
+    ).annotate(count=Count("pk"), first=Min("key"))
     return tuple(
         CaseGroup(
-            first[facts],
+            first,
             count,
-            None if facts[0] is None else json.loads(facts[0]),
-            facts[1],
-            _facts(*facts[2:]),
+            None if written is None else json.loads(written),
+            appends,
+            _facts(*has),
         )
-        for facts, count in counts.items()
+        for written, appends, *has, count, first in groups
     )
 
 
@@ -241,7 +235,7 @@ def unscorable_warnings(root: EvaluatorSpec, groups: Iterable[CaseGroup]) -> tup
 
 def uncompared_cases(request: EstimateRequest) -> Mapping[str, str]:
     """Return why outputs of chosen cases cannot be compared with a baseline's, by key; other cases are left out."""
-    cases = dict(request.choice.read(_current_cases(request.suite), "pk"))
+    cases = dict(request.choice.of(_current_cases(request.suite)).values_list("key", "pk"))
     number = request.baseline.number if request.baseline else request.suite.baseline_number
     if number is None:
         return dict.fromkeys(cases, NO_BASELINE)
@@ -486,13 +480,10 @@ def planned_judge_calls(request: EstimateRequest, uncompared: Collection[str]) -
     calls = Judges()
     count_calls = partial(planned_calls_by_judge, kinds=all_kinds())
     cases, with_outcomes = request.cases, request.with_outcomes
-    own = _current_cases(request.suite).filter(evaluators__isnull=False)
-    rows = request.choice.read(
-        own.annotate(
-            written=Cast("evaluators", TextField()), has_outcomes=~Q(expected_outcomes=[])
-        ),
-        *("written", "evaluators_append", "has_outcomes"),
-    )
+    own = request.choice.of(_current_cases(request.suite).filter(evaluators__isnull=False))
+    rows = own.annotate(
+        written=Cast("evaluators", TextField()), has_outcomes=~Q(expected_outcomes=[])
+    ).values_list("key", "written", "evaluators_append", "has_outcomes")
     # Trees of many cases are mostly the same few, so each is read once.
     groups = Counter((*facts, key not in uncompared) for key, *facts in rows)
     shared_uncompared = len(uncompared)
