@@ -28,10 +28,12 @@ def tab_to(page: Page, place: Locator, *, back: bool = False) -> None:
     expect(place).to_be_visible()
     # A page that has just been opened may lack its styles yet.
     page.wait_for_load_state()
+    stops = []
     for _ in range(MAX_STOPS):
         page.keyboard.press("Shift+Tab" if back else "Tab")
         *seen, what = page.evaluate(STOP)
-        assert seen == [True, True, True, True], what
+        stops.append(what)
+        assert seen == [True, True, True, True], stops
         # In one look: an answer that comes may put another element in its place.
         if place.and_(page.locator(":focus")).count():
             return
