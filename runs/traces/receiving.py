@@ -257,12 +257,12 @@ def _push(traces: Sequence[_HeldTrace], runs: set[str], receipt: Receipt) -> Non
                 output = make_output(nested_steps(spans))
                 by_run[mark.run].append((held, Push(mark.case, output, mark.repetition)))
     for run_name, pushes in sorted(by_run.items()):
-        runs.add(run_name)
         refused: Mapping[int, str]
-        if len(runs) > MAX_RUNS:
-            refused = dict.fromkeys(range(len(pushes)), TOO_MANY_RUNS)
-        else:
+        if run_name in runs or len(runs) < MAX_RUNS:
+            runs.add(run_name)
             refused = _push_into(run_name, [push for _, push in pushes])
+        else:
+            refused = dict.fromkeys(range(len(pushes)), TOO_MANY_RUNS)
         for place, (held, push) in enumerate(pushes):
             if reason := refused.get(place):
                 held.problems.append(reason)

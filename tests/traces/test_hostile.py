@@ -300,6 +300,17 @@ def test_a_request_names_only_so_many_runs(
     assert sum("names at most 100 runs. Send this trace again" in text for text in problems) == 500
 
 
+def test_a_run_that_was_named_before_is_none_too_many(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "BATCH", 1)
+    monkeypatch.setattr(receiving, "MAX_RUNS", 1)
+    marks = {"evalsite__case": "C-0", "output__value": "Yes."}
+    exporter.send(*(span(1, trace=n, evalsite__run=f"none:{n % 2}", **marks) for n in (1, 2, 3)))
+    problems = Trace.objects.order_by("trace_id").values_list("problem", flat=True)
+    assert ["no run 'none:1'" in text for text in problems] == [True, False, True]
+
+
 def test_a_request_of_many_traces_is_taken_in_parts(
     exporter: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
