@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from evaluators.model_calls.calls import CallRecord, reply_version
 from evaluators.model_calls.models import ModelSpec
-from evaluators.models import ZERO_USD
+from evaluators.models import ZERO_USD, LanguageModel
 from runs.execution.claims import Claim, Leases
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
@@ -45,7 +45,10 @@ def write_calls(run: Run, work: RunWork, entries: Sequence[LedgerEntry]) -> None
 
     The caller holds the run's row in a transaction and saves it.
     """
-    insert_rows(ModelCall, COLUMNS, (_row(work, entry) for entry in entries))
+    if not entries:
+        return
+    present = _present_models(work)
+    insert_rows(ModelCall, COLUMNS, (_row(work, entry, present) for entry in entries))
     for purpose, column in COST_COLUMNS.items():
         costs: dict[int, Decimal] = defaultdict(Decimal)
         for entry in entries:
@@ -101,29 +104,43 @@ def unlimited_reason(model: str) -> str:
 
 def write_job_calls(job: ModelJob, work: RunWork, calls: Sequence[tuple[int, CallRecord]]) -> None:
     """Insert calls of a job, each with its step."""
+    present = _present_models(work)
     insert_rows(
         ModelCall,
         ("job_id", "generation", "attempt", *CALL_COLUMNS),
-        ((job.pk, step, 1, *_call_columns(work, record, job.purpose)) for step, record in calls),
+        (
+            (job.pk, step, 1, *_call_columns(work, record, job.purpose, present))
+            for step, record in calls
+        ),
     )
 
 
-def _row(work: RunWork, entry: LedgerEntry) -> tuple[object, ...]:
+def _present_models(work: RunWork) -> Mapping[str, int]:
+    """Return the ids of the models of the work by slug, without those that were deleted since it was loaded."""
+    there = set(
+        LanguageModel.objects.filter(pk__in=work.model_ids.values()).values_list("pk", flat=True)
+    )
+    return {slug: pk for slug, pk in work.model_ids.items() if pk in there}
+
+
+def _row(work: RunWork, entry: LedgerEntry, present: Mapping[str, int]) -> tuple[object, ...]:
     claim, record, key = entry.claim, entry.record, entry.record.key
     is_measuring = work.measures_judge and key.purpose == CallPurpose.EVALUATION
     purpose = CallPurpose.MEASUREMENT.value if is_measuring else key.purpose
     return (
         *(work.run_id, claim.result_id, claim.generation, claim.attempt),
-        *_call_columns(work, record, purpose),
+        *_call_columns(work, record, purpose, present),
     )
 
 
-def _call_columns(work: RunWork, record: CallRecord, purpose: str) -> tuple[object, ...]:
+def _call_columns(
+    work: RunWork, record: CallRecord, purpose: str, present: Mapping[str, int]
+) -> tuple[object, ...]:
     key, spec = record.key, work.models.get(record.model)
     is_target = key.purpose == CallPurpose.TARGET
     return (
         *(purpose, key.evaluator_path, key.sample, key.round, key.repair),
-        *(work.model_ids.get(record.model), (spec.name if spec else "") or record.model),
+        *(present.get(record.model), (spec.name if spec else "") or record.model),
         *(record.status.value, record.http_status, record.error, record.request_hash),
         *(record.input_tokens, record.output_tokens, record.cached_tokens, record.price_version),
         *(record.cost_usd, record.latency_ms, record.is_cached),

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from evaluators.models import LanguageModel
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution import reaper, result_writer, run_worker
 from runs.execution.claims import claim_results, renew_leases
@@ -18,8 +19,9 @@ from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
 from runs.models.runs import Run, RunWorker, WorkerProcess
 from runs.running.retrying import resume_run, retry_results, stop_run
 from tests.services.processes import dead_process_name, wait_until
+from tests.support.factories import change_suite, make_model
 from tests.support.model_server import good, hang
-from tests.support.run_workers import counts, late, work_in_thread
+from tests.support.run_workers import costs, counts, late, ledger, work_in_thread
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -209,6 +211,26 @@ def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(
     assert counts(run) == ("completed", 6, 6, 0)
     answered = ModelCall.objects.filter(run=run, status="ok").count()
     assert answered == 12
+
+
+def test_answers_of_models_that_are_deleted_meanwhile_are_booked(
+    start_chat, model_server, admin_user
+):
+    model_server.behave(then=late)
+    run = start_chat(6, concurrency=3)
+    worker = work_in_thread(run)
+    model_server.wait_for_chats(3)
+    change_suite(run.suite, judge=make_model())
+    run.target.model = make_model()
+    run.target.save()
+    for model in LanguageModel.objects.filter(slug__in=run.snapshot["models"]):
+        model.remove(actor=admin_user)
+    model_server.release()
+    worker.join(30)
+
+    assert counts(run) == ("completed", 6, 6, 0)
+    assert ModelCall.objects.filter(run=run).count() == len(model_server.answered) == 12
+    assert costs(run) == ledger(run) > 0
 
 
 def test_a_process_that_is_told_to_end_records_the_answers_of_calls_in_flight(
