@@ -34,8 +34,11 @@ def commented_subject(runs: Sequence[Run], key: str, repetition: int) -> Subject
     return result_subject(results.get(case__key=key, repetition=repetition), runs[0])
 
 
-def shared_comments(subject: Subject) -> list[SharedCommentDoc]:
-    """Return the comments on a subject that anybody may read, the newest thread first. One query."""
+def shared_comments(subject: Subject) -> dict[str, Any]:
+    """Return the comments on a subject that anybody may read, the newest thread first, as fields of a document.
+
+    Two queries.
+    """
     comments = subject.comments().filter(pk__in=public_comments().values("pk")).order_by("-pk")
     found = comments.select_related("author")
     replies: dict[int, list[SharedCommentDoc]] = defaultdict(list)
@@ -49,8 +52,16 @@ def shared_comments(subject: Subject) -> list[SharedCommentDoc]:
             roots.append(comment)
         elif comment.deleted_at is None:
             replies[comment.parent_id].insert(0, _described(comment))
-    threads = (_described(root, replies[root.pk]) for root in roots)
-    return [thread for thread in threads if thread.text or thread.replies]
+    described = (_described(root, replies[root.pk]) for root in roots)
+    threads = [thread for thread in described if thread.text or thread.replies]
+    shown = count_comments([thread.model_dump() for thread in threads])
+    older = comments.filter(deleted_at=None).count() - shown
+    return {"comments": threads, "older_comments": older}
+
+
+def count_comments(threads: Iterable[Mapping[str, Any]]) -> int:
+    """Return the number of comments in threads, without the empty places of deleted ones."""
+    return sum(bool(row["text"]) for root in threads for row in (root, *root["replies"]))
 
 
 def standing_comments(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -187,7 +187,7 @@ class SharedCommentDoc(SharedReplyDoc):
 
 
 class SharedDoc(Document):
-    """The fields that every shared document begins with."""
+    """The fields that every shared document begins with; `older_comments` counts those that were left out."""
 
     version: Count
     kind: FigureText
@@ -199,6 +199,7 @@ class SharedDoc(Document):
     suites: Annotated[list[str], CASE_NAMES]
     policy: list[RuleDoc]
     comments: list[SharedCommentDoc] = []
+    older_comments: Count = 0
 
 
 class CaseListDoc(SharedDoc):

@@ -16,7 +16,7 @@ from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
 from runs.results.pairwise import PairwiseRow, pairwise_rows
 from runs.scan import Scan, document_texts, scan
-from runs.sharing.comments import standing_comments
+from runs.sharing.comments import count_comments, standing_comments
 from runs.sharing.documents import WHITELISTS
 from runs.sharing.services import live_digest, preview_digest
 from runs.sharing.whitelist import fill_missing
@@ -64,6 +64,11 @@ class SharedPage:
         left_out = LEFT_OUT[DetailLevel(self.document["depth"])]
         has_more = left_out and self.document["comments"]
         return f"{left_out} Comments may quote them." if has_more else left_out
+
+    @property
+    def comment_count(self) -> int:
+        """Return the number of comments that are shown."""
+        return count_comments(self.document["comments"])
 
     @property
     def pairwise(self) -> Sequence[PairwiseRow]:

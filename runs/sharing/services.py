@@ -120,7 +120,7 @@ def share_document(
         )
     if with_comments:
         about = commented_subject(subject.runs, subject.key, subject.repetition)
-        document = document.model_copy(update={"comments": shared_comments(about)})
+        document = document.model_copy(update=shared_comments(about))
     # SQLite stores lone surrogates in JSON, but no page can be sent with one.
     values = document.model_dump(mode="json", exclude_unset=True)
     return storable(filter_document(values, WHITELISTS[subject.kind], detail_level))

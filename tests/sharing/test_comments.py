@@ -106,9 +106,33 @@ def test_a_comment_that_is_deleted_hidden_or_of_an_erased_member_leaves_the_link
 def test_of_very_long_comments_a_link_has_the_newest(
     editor_client: Client, runs: tuple[Run, Run], editor: User
 ) -> None:
-    for number in range(30):
+    comments = [
         add_comment(run_subject(runs[1]), f"COMMENT-{number} {'w ' * 2_400}", by=editor)
-    page = Client().get(share(editor_client, subject(runs, "run"), comments="on")).text
+        for number in range(30)
+    ]
+    preview = reverse("runs:share-preview")
+    place = subject(runs, "run") | {"comments": "on"}
+    assert "The newest 20 of 30 comments." in text_of(editor_client.get(preview, place))
+    link = share(editor_client, subject(runs, "run"), comments="on")
+    page = Client().get(link).text
     assert "COMMENT-29" in page
     assert "COMMENT-5 " not in page
     assert page.count("COMMENT-") == 20
+    delete_comment(comments[-1], by=editor)
+    for path in (link, f"{link}download"):
+        assert "The newest 19 of 29 comments." in text_of(Client().get(path))
+    add_comment(run_subject(runs[1]), "REPLY", by=editor, parent=comments[0])
+    assert "The newest 20 of 30 comments." in text_of(editor_client.get(preview, place)), (
+        "a reply needs its thread"
+    )
+
+
+def test_a_link_with_all_comments_says_nothing_of_older_ones(
+    editor_client: Client, runs: tuple[Run, Run], editor: User
+) -> None:
+    thread = add_comment(run_subject(runs[1]), "THREAD", by=editor)
+    add_comment(run_subject(runs[1]), "REPLY", by=editor, parent=thread)
+    delete_comment(thread, by=editor)
+    page = text_of(Client().get(share(editor_client, subject(runs, "run"), comments="on")))
+    assert "REPLY" in page
+    assert "newest" not in page.lower().replace("newest first", "")
