@@ -403,7 +403,7 @@ class RunLive:
     """Everything that changes while a run is active; `folded` holds the older ones of `event_count` events.
 
     `is_moving` tells whether figures may still change, which they do after a stop until the last call is
-    booked, and until a completed run has its final ones.
+    booked, and until a run that is over has its final ones.
     """
 
     status: str
@@ -458,7 +458,7 @@ def run_live(run: Run, *, now: datetime, counts: Mapping[str, int] | None = None
     return RunLive(
         status=run.status,
         is_active=run.is_active,
-        is_moving=run.is_active or bool(end and end.is_settling) or lacks_figures(run),
+        is_moving=run.is_active or run.summary is None or bool(end and end.is_settling),
         is_completed=run.status == RunStatus.COMPLETED,
         end=end,
         verdict=_verdict(run, gates),

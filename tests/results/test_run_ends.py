@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from runs.finishing import summarise_run
 from runs.models.runs import Run, RunEvent, RunWorker
 from tests.support.factories import (
     make_model,
@@ -83,6 +84,7 @@ def test_a_stop_says_when_calls_may_still_be_booked_and_the_page_waits_for_them(
     assert "Calls in progress are still being recorded" in end_of(editor_client, run)
     assert editor_client.get(at(run, "run-live")).status_code == 200
     run_worker.delete()
+    assert summarise_run(run.pk)
     assert "still being recorded" not in end_of(editor_client, run)
     assert editor_client.get(at(run, "run-live")).status_code == 286
 

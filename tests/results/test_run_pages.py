@@ -136,6 +136,19 @@ def test_a_live_part_polls_until_the_run_is_over(viewer_client: Client) -> None:
     assert over["HX-Trigger"] == "run-changed"
 
 
+@pytest.mark.parametrize("status", ["stopped", "failed", "budget_reached"])
+def test_a_live_part_of_a_run_that_ended_early_polls_until_its_figures_are_there(
+    viewer_client: Client, status: str
+) -> None:
+    run = make_scored_run(verdicts=["pass", "cancelled"], status=status)
+    address = at(run, "run-live") + "?was=running"
+    unfinished = viewer_client.get(address)
+    assert unfinished.status_code == 200
+    assert 'hx-trigger="every 2s"' in unfinished.content.decode()
+    assert summarise_run(run.pk)
+    assert viewer_client.get(address).status_code == 286
+
+
 def test_a_queued_run_waits_for_a_worker(viewer_client: Client) -> None:
     run = make_scored_run(verdicts=["pending"], status="queued", started_at=None, finished_at=None)
     page = text(viewer_client, at(run))
