@@ -32,10 +32,13 @@ from evaluators.sandbox.processes import (
 FIRST = 2**30
 BLOCK = 1024
 BLOCKS = 2**20
+# In containers with few users, their upper half without nobody, who is the last but one.
+SMALL_BLOCK = 64
+LAST_USERS = 3
 
 
 def slot_user(slot: int) -> int | None:
-    """Return the user for the program in a slot; None unless we are root, who alone can change users.
+    """Return the user for the program in a slot; None unless we are root and there are other users.
 
     Nobody else is this user, so its processes count separately and no other program may touch them.
     """
@@ -43,7 +46,12 @@ def slot_user(slot: int) -> int | None:
         return None
     user = FIRST + (os.getpid() % BLOCKS) * BLOCK + slot % BLOCK
     end = _end_of_users()
-    return user if user < end else end - 2 - slot % (end // 2)
+    if user < end:
+        return user
+    count = end - LAST_USERS - end // 2
+    if count < SMALL_BLOCK:
+        return None
+    return end // 2 + (os.getpid() * SMALL_BLOCK + slot) % count
 
 
 def _end_of_users() -> int:
@@ -311,7 +319,7 @@ def remove_dead_boxes() -> None:
     """
     boxes = _own_boxes()
     dead = [box for box in boxes if _is_over(box)]
-    # Containers may have so few users that two workers use the same.
+    # Containers may have so few users that two workers use the same, whose numbers are far apart.
     living_users = {_box_user(box) for box in boxes if box not in dead}
     for box in dead:
         user = _box_user(box)

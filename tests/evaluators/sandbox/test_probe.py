@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from evaluators.sandbox import probe
+from evaluators.sandbox import box, probe
+from evaluators.sandbox.box import slot_user
 from evaluators.sandbox.probe import SandboxOffer, find_sandbox
 
 
@@ -75,6 +76,30 @@ def test_a_machine_whose_python_cannot_ask_closes_nothing(bubblewrap, monkeypatc
     bubblewrap("exit 1")
     monkeypatch.setattr(probe, "restraint_command", lambda python: ["/bin/false"])
     assert find_sandbox().closed == ()
+
+
+def test_where_root_is_the_only_user_programs_need_bubblewrap(bubblewrap, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(box, "_end_of_users", lambda: 1)
+    bubblewrap("exit 0")
+    assert find_sandbox().kind == "bubblewrap"
+    find_sandbox.cache_clear()
+    bubblewrap("echo 'bwrap: no' >&2", "exit 1")
+    assert find_sandbox().in_words == (
+        "none: bubblewrap is not allowed here (no), and root is the only user of this machine"
+    )
+
+
+def test_workers_in_a_container_of_few_users_do_not_share_them(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(box, "_end_of_users", lambda: 2**16)
+    users = []
+    for pid in range(1, 101):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        users += [slot_user(slot) for slot in range(32)]
+    assert len(set(users)) == 3_200
+    assert min(users) > 30_000
+    assert max(users) < 65_534, "many services run as nobody"
 
 
 def test_a_machine_with_nothing_says_so(monkeypatch):
