@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from evaluators.reading.json import read_json
-from runs.target_kinds._outputs import MAX_COUNT, read_arguments, read_money
+from runs.target_kinds._outputs import MAX_COUNT, Arguments, read_arguments, read_money
 from runs.traces.spans import MAX_NAME_LENGTH, Span
 
 RUN, CASE, REPETITION, SUITE = (
@@ -92,6 +92,8 @@ TEXT_TYPES = ("text", "tool_call_response", "output_text", "input_text")
 TEXT_KEYS = ("content", "text", "response", "result")
 NS_PER_MS = 1_000_000
 MAX_KEY_LENGTH = 200
+# Reads what is a JSON text, and returns anything else as it is.
+Read = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +140,18 @@ def _text(value: Any) -> str:
 
 
 def read_step(span: Span) -> dict[str, Any]:
-    """Return a span as a step of a trace, without its place in it; what it does not say is left out."""
-    about = span.attributes
+    """Return a span as a step of a trace, without its place in it; what it does not say is left out.
+
+    Raises ValueError for too many values in its texts together.
+    """
+    about, read = span.attributes, Arguments().read
     kind = _kind(about)
     step = {
         "type": kind,
         "name": _name(span, kind),
-        "input": _first_value(about, INPUTS.get(kind, INPUTS[""]), f"{ENTITY}.input"),
+        "input": _first_value(about, INPUTS.get(kind, INPUTS[""]), f"{ENTITY}.input", read),
         "output": _plain_output(
-            _first_value(about, OUTPUTS.get(kind, OUTPUTS[""]), f"{ENTITY}.output")
+            _first_value(about, OUTPUTS.get(kind, OUTPUTS[""]), f"{ENTITY}.output", read)
         ),
         "duration_ms": _duration(span),
         "input_tokens": _count(about, INPUT_TOKENS),
@@ -172,25 +177,25 @@ def _name(span: Span, kind: str) -> str:
     return (found or span.name or kind)[:MAX_NAME_LENGTH]
 
 
-def _first_value(about: Mapping[str, Any], names: Iterable[str], entity: str) -> Any:
+def _first_value(about: Mapping[str, Any], names: Iterable[str], entity: str, read: Read) -> Any:
     for name in names:
         value = about.get(name)
         if value is None:
-            value = _flat_messages(about, name)
+            value = _flat_messages(about, name, read)
         if value not in (None, "", []):
-            return _read_value(value)
-    return _entity(_read_value(about.get(entity)))
+            return _read_value(value, read)
+    return _entity(_read_value(about.get(entity), read))
 
 
-def _read_value(value: Any) -> Any:
+def _read_value(written: Any, read: Read = read_arguments) -> Any:
     """Return a value as it was before it was written as an attribute: JSON is read, messages have one form."""
-    read = read_arguments(value)
-    if isinstance(read, str) and read.startswith('"') and read.endswith('"'):
+    value = read(written)
+    if isinstance(value, str) and value.startswith('"') and value.endswith('"'):
         try:
-            read = read_json(read, unstorable="replace")
+            value = read_json(value, unstorable="replace")
         except ValueError:
-            return read
-    return list(map(_message, read)) if _are_messages(read) else read
+            return value
+    return [_message(message, read) for message in value] if _are_messages(value) else value
 
 
 def _are_messages(value: Any) -> bool:
@@ -208,7 +213,7 @@ def _entity(value: Any) -> Any:
     return value
 
 
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+def _message(message: Mapping[str, Any], read: Read) -> dict[str, Any]:
     """Return a message with role, content, and the tool calls in it."""
     parts = message.get("parts")
     if not isinstance(parts, list):
@@ -222,14 +227,14 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
         calls += [part for part in blocks if part.get("type") == "tool_call"]
     else:
         content = parts if isinstance(parts, str) else "" if parts is None else json.dumps(parts)
-    read = {"role": str(message.get("role") or "user"), "content": content}
-    return {**read, "tool_calls": list(map(_call, calls))} if calls else read
+    told = {"role": str(message.get("role") or "user"), "content": content}
+    return {**told, "tool_calls": [_call(call, read) for call in calls]} if calls else told
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _call(call: Mapping[str, Any], read: Read) -> dict[str, Any]:
     inner = call.get("function")
     about = inner if isinstance(inner, dict) else call
-    arguments = read_arguments(_first(about, ("arguments", "input")))
+    arguments = read(_first(about, ("arguments", "input")))
     return {"tool": str(_first(about, ("name", "tool")) or ""), "input": arguments}
 
 
@@ -237,7 +242,7 @@ def _first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
     return next((values[name] for name in names if values.get(name) is not None), None)
 
 
-def _flat_messages(about: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+def _flat_messages(about: Mapping[str, Any], prefix: str, read: Read) -> list[dict[str, Any]]:
     """Return messages that are written as one attribute each for role and content."""
     begin = f"{prefix}."
     messages: dict[int, dict[str, Any]] = {}
@@ -260,7 +265,7 @@ def _flat_messages(about: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
         elif call := FLAT_CALL.match(key):
             part = calls.setdefault((place, int(call[1])), {"tool": "", "input": None})
             part["tool" if call[2] == "name" else "input"] = (
-                _text(value) if call[2] == "name" else read_arguments(value)
+                _text(value) if call[2] == "name" else read(value)
             )
     for place, listed in texts.items():
         message = messages[place]

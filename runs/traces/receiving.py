@@ -19,7 +19,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Sum
 
-from evaluators.reading.json import count_values
+from evaluators.reading.json import MAX_REPLY_VALUES, count_values
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.ui import one_line
 from runs.models.database import among, database_now, update_rows
@@ -37,6 +37,9 @@ MAX_TRACE_SPANS, MAX_TRACE_SIZE = 10_000, 20 * 1024**2
 LAST_SPANS, LAST_SIZE = 1, 2 * 1024**2
 # What a value takes besides its text.
 VALUE_SIZE = 30
+# In the spans of a request. Reading, storing and describing a million takes seconds, and only so few requests are
+# answered at once.
+MAX_VALUES = 500_000
 # Each run that is named takes some queries.
 MAX_RUNS = 100
 TOO_MANY_RUNS = (
@@ -55,10 +58,11 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class Receipt:
-    """How many spans of a request were not stored, and what its sender should know."""
+    """How many spans of a request were not stored, what its sender should know, and how many values it had."""
 
     rejected: int = 0
     messages: list[str] = field(default_factory=list)
+    values: int = 0
 
     @property
     def message(self) -> str:
@@ -127,6 +131,8 @@ def _batches(spans: Iterable[Span], receipt: Receipt) -> Iterator[Mapping[str, l
     count = size = 0
     for trace_id in sorted(by_trace):
         new = _read_spans(by_trace.pop(trace_id), receipt)
+        if not new:
+            continue
         more, larger = stored.get(trace_id, (0, 0))
         more, larger = more + len(new), larger + sum(one.size for one in new)
         if batch and (count + more > BATCH or size + larger > MAX_TRACE_SIZE):
@@ -144,10 +150,21 @@ def _read_spans(spans: Sequence[Span], receipt: Receipt) -> list[_ReadSpan]:
     read: list[_ReadSpan] = []
     size = 0
     for span in sorted(spans, key=lambda span: bool(span.parent_id) and not marks[id(span)]):
-        step = read_step(span)
+        try:
+            step = read_step(span) if receipt.values < MAX_VALUES else None
+        except ValueError:
+            step = None
         text = json.dumps(step, ensure_ascii=False)
-        own = len(text.encode()) + VALUE_SIZE * count_values(text)
-        if size + own > MAX_TRACE_SIZE:
+        count = count_values(text)
+        own = len(text.encode()) + VALUE_SIZE * count
+        receipt.values += count
+        if step is None or receipt.values > MAX_VALUES:
+            receipt.rejected += 1
+            receipt.messages.append(
+                f"A request may have {MAX_VALUES:,} values in its spans, and a span {MAX_REPLY_VALUES:,}; more are "
+                "left out. Send fewer spans at a time."
+            )
+        elif size + own > MAX_TRACE_SIZE:
             _leave_out(span.trace_id, 1, receipt)
         else:
             read.append(_ReadSpan(span, marks[id(span)], step, own))

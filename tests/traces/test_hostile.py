@@ -288,6 +288,31 @@ def test_a_trace_of_many_small_values_is_larger_than_its_text(exporter: Exporter
     ]
 
 
+def test_a_request_has_only_so_many_values_in_its_texts(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "MAX_VALUES", 1_000)
+    dense = json.dumps([0] * 700)
+    spans = [span(number, trace=number, input__value=dense) for number in range(1, 4)]
+    rejected, message = exporter.send(*spans)
+    assert rejected == 2
+    assert message == (
+        "A request may have 1,000 values in its spans, and a span 250,000; more are left out. "
+        "Send fewer spans at a time."
+    )
+    assert Trace.objects.get().span_count == 1
+    assert exporter.send(*spans[1:2]) == (0, ""), "in a request of its own it has room"
+
+
+def test_texts_in_the_texts_of_a_span_count_too(exporter: Exporter) -> None:
+    call = {"name": "search", "arguments": json.dumps([0] * 90_000)}
+    asked = [{"role": "assistant", "content": "", "tool_calls": [call] * 3}]
+    rejected, message = exporter.send(span(1, input__value=json.dumps(asked)), span(2, trace=2))
+    assert rejected == 1
+    assert "a span 250,000" in message
+    assert Trace.objects.get().name == "step"
+
+
 def test_a_request_names_only_so_many_runs(
     exporter: Exporter, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
