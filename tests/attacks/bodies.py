@@ -7,12 +7,19 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.contrib.auth.models import User
+from django.db.models import F
+
 from evaluators.models import LanguageModel
+from runs.models.jobs import ModelJob
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.running.retrying import retry_results, stop_run
 from runs.running.services import start_run
 from tests.api.site import schema
 from tests.attacks.site import JSON, MARKER, AttackedSite, Finding, shorten
 from tests.attacks.values import LONG_TEXTS, MANY, SHORT
-from tests.reviews.aligning import PRICES, make_decided_suite
+from tests.reviews.aligning import PRICES, make_alignment, make_decided_suite
 from tests.support.factories import make_case, make_suite, make_target
 from tests.support.trees import CHECK, tree
 
@@ -67,14 +74,25 @@ SCORE = {
     "range": [1, 5],
     "reason": "Fine.",
 }
+RETRY = {"which": "failed", "keep_output": True, "evaluators": ["tone"], "budget_usd": "5"}
+TAKE = {"candidate": 1, "replace": True}
+STORE = {"cases": [1], "leave_out": ["tags"]}
+DRAFTING = {"from": "a description", "count": 2, "parts": [{"label": "", "text": ""}]}
+DRAFTED = {
+    "rows": [{**CASE, "title": "Gift", "part": 0}, {"title": "Same", "input": "When?", "part": 0}],
+    "batches": [],
+    "problem": "",
+}
 REVIEW = {"verdict": "pass", "note": "Right.", "tags": ["checked"]}
 SHARE = {"kind": "run", "run": "support:1", "title": "For the lead", "days": 7}
 SPAN = {"traceId": "1" * 32, "spanId": "2" * 16, "name": "agent", "startTimeUnixNano": "1"}
 TRACES = {"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": [SPAN]}]}]}
-# A body that each call accepts. Calls that are missing take no body, or a state that this site has nothing in.
+# A body that each call accepts.
 BODIES: Mapping[tuple[str, str], Any] = {
+    ("post", "/api/case-proposals/{proposal}/store"): STORE,
     ("post", "/api/models"): MODEL,
     ("put", "/api/models/{slug}"): MODEL | {"name": "Juno"},
+    ("post", "/api/results/{result}/attempt"): {"attempt": 1, "reason": "The judge was down."},
     ("post", "/api/results/{result}/review"): REVIEW,
     ("post", "/api/runs"): RUN,
     ("post", "/api/runs/estimate"): {key: RUN[key] for key in ("suite", "targets", "repetitions")},
@@ -85,6 +103,8 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("post", "/api/runs/{run}/outputs"): {
         "outputs": [{"case": "P-1", "repetition": 1, "output": "Rome", "cost_usd": "0.1"}]
     },
+    ("post", "/api/runs/{run}/resume"): {"budget_usd": "5"},
+    ("post", "/api/runs/{run}/retry"): RETRY,
     ("post", "/api/runs/{run}/scores"): {"scores": [SCORE]},
     ("post", "/api/shares"): SHARE,
     ("post", "/api/suite-check"): SUITE_FILE,
@@ -92,6 +112,8 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("put", "/api/suites/{slug}"): {**SUITE_FILE, "name": "support"},
     ("post", "/api/suites/{slug}/alignments"): ALIGN,
     ("post", "/api/suites/{slug}/alignments/estimate"): ALIGN,
+    ("post", "/api/suites/{slug}/alignments/{alignment}/resume"): {"budget_usd": "5"},
+    ("post", "/api/suites/{slug}/alignments/{alignment}/take"): TAKE,
     ("put", "/api/suites/{slug}/baseline"): {"run": "support:2"},
     ("post", "/api/suites/{slug}/cases"): {"cases": [{**CASE, "key": "C-9"}], "note": "More"},
     ("put", "/api/suites/{slug}/cases/{key}"): CASE,
@@ -101,6 +123,8 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("put", "/api/targets/{target}"): {"name": "renamed", "kind": "pushed"},
     ("post", "/v1/traces"): TRACES,
 }
+# Runs in the state that a call needs; all others take any.
+RUNS = {"/outputs": "pushed:1", "/scores": "pushed:1", "/resume": "pushed:2", "/retry": "aligned:1"}
 # Files and traces may hold what a later version of their format knows; a file's is a warning.
 FORWARD_COMPATIBLE = {"/api/suite-check", "/api/suites", "/api/suites/{slug}", "/v1/traces"}
 WRONG_VALUES: tuple[Any, ...] = (
@@ -134,11 +158,15 @@ VALUES_A_PLACE = 25
 def attack(site: AttackedSite, chance: random.Random, share: float) -> Iterator[Finding]:
     """Change each place of each body in turn; what is not changed, the site accepts."""
     place = fill(site)
-    listed = {(method, path) for path, calls in schema()["paths"].items() for method in calls}
-    assert listed >= BODIES.keys()
+    assert BODIES.keys() == {
+        (method, path)
+        for path, calls in schema()["paths"].items()
+        for method, call in calls.items()
+        if "requestBody" in call
+    }
     for (method, path), base in BODIES.items():
         slug = "juno" if "/models/" in path else "aligned" if "/alignments" in path else "support"
-        run = "pushed:1" if path.endswith(("/outputs", "/scores")) else "support:1"
+        run = next((RUNS[call] for call in RUNS if path.endswith(call)), "support:1")
         address = path.format(**place, slug=slug, run=run)
         with site.ask(
             site.client("admin"), method.upper(), address, as_json(base), content_type=JSON
@@ -164,17 +192,37 @@ def attack(site: AttackedSite, chance: random.Random, share: float) -> Iterator[
 
 
 def fill(site: AttackedSite) -> Mapping[str, Any]:
-    """Add what some calls need: a run that waits for outputs, and a suite whose judge people correct."""
+    """Add what some calls need: runs that wait or were stopped, a judge that people correct, drafts, an older attempt."""
     suite = make_suite(slug="pushed", tree=tree(CHECK))
     make_case(suite=suite, key="P-1")
-    start_run(suite=suite, target=make_target(kind="pushed"), started_by=None)
-    make_decided_suite(slug="aligned")
+    target = make_target(kind="pushed")
+    start_run(suite=suite, target=target, started_by=None)
+    stop_run(start_run(suite=suite, target=target, started_by=None), stopped_by=None)
+    aligned, run = make_decided_suite(slug="aligned")
     LanguageModel.objects.update(**PRICES)  # without which a budget is refused
-    numbers = site.site.numbers
+    admin = User.objects.get(username="a-admin")
+    drafts = ModelJob.objects.create(
+        suite=suite,
+        purpose="drafting",
+        model_name="Mock",
+        planned_calls=1,
+        asked_by=admin,
+        state="done",
+        request=DRAFTING,
+        outcome=DRAFTED,
+    )
+    retried = run.results.latest("pk")
+    retry_results(run, asked_by=admin, result_ids=[retried.pk])
+    # As a worker ends it, with the same verdict.
+    Result.objects.filter(pk=retried.pk).update(status="scored", verdict="fail", score=0.1)
+    counted = {name: F(name) + 1 for name in ("done_count", "fail_count", "score_count")}
+    Run.objects.filter(pk=run.pk).update(status="completed", **counted)
     return {
         "key": "C-1",
         "target": make_target(name="pipeline", kind="pushed").pk,
-        "result": numbers["runs:api-result"],
+        "result": retried.pk,
+        "alignment": make_alignment(aligned, run, state="stopped").pk,
+        "proposal": drafts.pk,
     }
 
 

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import addresses, bodies, files, forms, parameters, replies
+from tests.attacks import addresses, bodies, files, forms, parameters, replies, uploads
 from tests.attacks.site import AttackedSite, Finding
 from tests.evalsite.test_every_url import PAGES
 
@@ -19,6 +19,7 @@ PARTS: Mapping[str, Attack] = {
     "forms": forms.attack,
     "parameters": parameters.attack,
     "replies": replies.attack,
+    "uploads": uploads.attack,
 }
 
 
