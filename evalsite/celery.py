@@ -31,11 +31,13 @@ logger = logging.getLogger(__name__)
 
 
 @worker_ready.connect
-def start_heartbeat(**signal: Any) -> None:
-    """Start the heartbeat of a worker process."""
+def start_heartbeat(sender: Any, **signal: Any) -> None:
+    """Start the heartbeat of a worker process, which may have been given another number of threads."""
     # Imported here: the web process must not load the execution of runs.
     from evalsite.heartbeat import HEARTBEAT
+    from runs.execution.run_worker import offer_places
 
+    offer_places(sender.controller.concurrency)
     HEARTBEAT.start()
 
 

@@ -47,7 +47,8 @@ Ctrl-C ends it after the calls in progress.
 
 options:
   -n, --hostname NAME      Name of the process; give each worker of a machine its own.
-  -c, --concurrency N      How many runs it works on at the same time.
+  -c, --concurrency N      How many runs it works on at the same time; those of one member take
+                           all places but one.
   -l, --loglevel LEVEL     DEBUG, INFO (default), WARNING or ERROR.
   -f, --logfile FILE       Write messages to a file instead of standard error.
 All other options of a Celery worker work too: celery -A evalsite worker --help lists them.

@@ -8,6 +8,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from django.conf import settings
+
 from evalsite.serving import REQUESTS
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-THREADS = 4
 # A thread that serves a page releases the interpreter lock with every row it reads, and waits this
 # long to get it back from a working thread. Python's default of 5 ms made pages three times slower.
 SWITCH_S = 0.0005
@@ -58,7 +59,7 @@ class EmbeddedWorker:
         self._worker = WorkController(
             app=app,
             pool_cls="threads",
-            concurrency=THREADS,
+            concurrency=settings.CELERY_WORKER_CONCURRENCY,
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,

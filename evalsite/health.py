@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -287,17 +288,23 @@ def work_health() -> tuple[str, float | None]:
 def unclaimed_s() -> float:
     """Return the seconds that a run has waited without a worker, while one was free or none was alive.
 
-    0 if there is no such run. A worker has several threads, each of which executes one run.
+    0 if there is no such run. A worker has several threads, each of which executes one run; those of one member
+    leave one of them free.
     """
     now = database_now()
     alive = RunWorker.objects.alive(now=now)
     workers = WorkerProcess.objects.alive(now=now).count()
-    busy = alive.filter(run__owner=RunOwner.WORKERS).count()
-    if workers and busy >= workers * settings.CELERY_WORKER_CONCURRENCY:
+    threads = settings.CELERY_WORKER_CONCURRENCY
+    members = alive.filter(run__owner=RunOwner.WORKERS).values_list("run__created_by", flat=True)
+    busy: Counter[int | None] = Counter(members)
+    if workers and busy.total() >= workers * threads:
         return 0.0
+    most = max(workers, 1) * (threads - 1)
+    full = [member for member, count in busy.items() if member is not None and count >= most]
     waiting = Result.objects.ready().filter(run_id=OuterRef("pk"))
     runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS)
     runs = runs.filter(Exists(waiting)).exclude(Exists(alive.filter(run_id=OuterRef("pk"))))
+    runs = runs.exclude(created_by__in=full)
     since = runs.order_by().values_list("waits_since", Max("run_workers__heartbeat_at"))
     return max((_seconds(now, moments) for moments in since), default=0.0)
 

@@ -182,7 +182,8 @@ CELERY_TASK_IGNORE_RESULT = True
 # A run keeps hundreds of calls in flight in one event loop, so threads of one process serve several runs.
 # Setting it here overrides `--pool prefork`: no process may fork with an open database pool.
 CELERY_WORKER_POOL = "threads"
-CELERY_WORKER_CONCURRENCY = 4
+# One more than the runs of one member may take.
+CELERY_WORKER_CONCURRENCY = 5
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 

@@ -63,6 +63,7 @@ from runs.execution.shares import (
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.database import database_now
 from runs.models.runs import ALL_ALIKE, Run, RunStatus
+from runs.queue import WORK_ON_RUN, queue
 from runs.scripts import sandbox_in_force
 from runs.target_kinds._base import TargetContext
 
@@ -104,9 +105,13 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     """Claim and execute results of a run until none is left to claim; safe to call repeatedly.
 
     Workers (`owner_id` "") do not touch runs of a command line, and a command line does not touch
-    theirs. False when this process works on the run already.
+    theirs. False when this process works on the run already. A run of a member who has all places of this
+    process but one is left until the next of them is free, so that runs of others never wait for one member's.
     """
-    slot = _active_runs.take(run_id)
+    member = None if owner_id else with_live_connection(partial(_member, run_id))
+    if _active_runs.defer(run_id, member):
+        return True
+    slot = _active_runs.take(run_id, member)
     if slot is None:
         return False
     freeze_loaded_objects()
@@ -117,7 +122,20 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     except BaseException:
         _active_runs.drop(slot)
         raise
+    finally:
+        if (deferred := _active_runs.next_deferred(member)) is not None:
+            queue(WORK_ON_RUN, deferred, expires_s=WAIT_S)
     return True
+
+
+def _member(run_id: int) -> int | None:
+    """Return who started a run, None for nobody."""
+    return Run.objects.filter(id=run_id).values_list("created_by", flat=True).first()
+
+
+def offer_places(places: int) -> None:
+    """Tell how many tasks this process does at once."""
+    _active_runs.places = places
 
 
 def tokens_at_work() -> list[str]:
@@ -236,9 +254,10 @@ def _after_crash(run_id: int, error: Exception) -> None:
 
 @dataclass(eq=False, slots=True)
 class RunSlot:
-    """One thread that works on one run; with `is_queued_again` it looks at the run once more."""
+    """One thread that works on one run of a member; with `is_queued_again` it looks at the run once more."""
 
     run_id: int
+    member: int | None = None
     is_queued_again: bool = False
     run_loop: RunLoop | None = None
     loop: asyncio.AbstractEventLoop | None = None
@@ -254,13 +273,38 @@ class ActiveRuns:
 
     def __init__(self) -> None:
         """Work on nothing yet."""
+        self.places = settings.CELERY_WORKER_CONCURRENCY
         self._is_closed = False
         self._closed_runs: set[int] = set()
+        # By member, the runs that wait for a place of theirs, in the order in which they came.
+        self._deferred: dict[int, dict[int, None]] = {}
         self._lock = threading.Lock()
         self._slot_for_run: dict[int, RunSlot] = {}
         self._slots: set[RunSlot] = set()
 
-    def take(self, run_id: int) -> RunSlot | None:
+    def defer(self, run_id: int, member: int | None) -> bool:
+        """Keep a run for later if its member has all places but one already; tell whether it was kept."""
+        with self._lock:
+            if member is None or run_id in self._slot_for_run:
+                return False
+            taken = sum(slot.member == member for slot in self._slots)
+            if taken < max(1, self.places - 1):
+                return False
+            self._deferred.setdefault(member, {})[run_id] = None
+            return True
+
+    def next_deferred(self, member: int | None) -> int | None:
+        """Return the run of a member that was deferred first, and no longer keep it."""
+        with self._lock:
+            runs = self._deferred.pop(member, {}) if member is not None else {}
+            if not runs or member is None:
+                return None
+            first, *others = runs
+            if others:
+                self._deferred[member] = dict.fromkeys(others)
+            return first
+
+    def take(self, run_id: int, member: int | None = None) -> RunSlot | None:
         """Return a slot for the run; None when it has one, which then looks at the run once more.
 
         It is also None once the process shuts down or has released this run.
@@ -272,7 +316,7 @@ class ActiveRuns:
             if current is not None and not current.only_awaits_late_replies:
                 current.is_queued_again = True
                 return None
-            slot = RunSlot(run_id)
+            slot = RunSlot(run_id, member)
             self._slot_for_run[run_id] = slot
             self._slots.add(slot)
             return slot

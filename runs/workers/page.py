@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -71,6 +71,8 @@ class _Context:
     run_workers: Mapping[int, Sequence[RunWorker]]
     held: Mapping[int, Sequence[HeldResults]]
     slots: Mapping[str, Sequence[tuple[ModelLine, SlotHolder]]]
+    # Members whose runs have all places that those of one member may have.
+    full: Collection[int]
 
 
 def queued_runs(
@@ -85,6 +87,9 @@ def queued_runs(
     threads = int(settings.CELERY_WORKER_CONCURRENCY)
     has_free = any(len(line.run_workers) < threads for line in alive)
     slots = [(holder.token, (line, holder)) for line in models for holder in line.holders]
+    members = {run.pk: run.created_by_id for run in readings.runs}
+    taken = Counter(members.get(run_worker.run_id) for run_worker in readings.run_workers)
+    most = len(alive) * (threads - 1)
     context = _Context(
         readings,
         len(alive),
@@ -95,6 +100,7 @@ def queued_runs(
         ),
         held=_grouped((held.run_id, held) for held in readings.held),
         slots=_grouped(slots),
+        full=[pk for pk, count in taken.items() if pk is not None and count >= most],
     )
     return tuple(_queued(run, context) for run in readings.runs)
 
@@ -172,7 +178,7 @@ def _why(
         return f"waits for the replies to {calls}, a minute at most", False
     at_work = sum(worker.is_at_work for worker in run_workers)
     if not at_work:
-        return _untaken(context)
+        return _untaken(run, context)
     if slow := _slowed(run_workers, context):
         return slow, False
     missing = _useful(run, left, context) - at_work
@@ -181,11 +187,13 @@ def _why(
     return "", False
 
 
-def _untaken(context: _Context) -> tuple[str, bool]:
+def _untaken(run: Run, context: _Context) -> tuple[str, bool]:
     if not context.has_broker:
         return "waits for the broker", True
     if not context.has_free:
         return "waits until a worker is done with another run", False
+    if run.created_by_id in context.full:
+        return "waits until another run of the same member is done", False
     return "starts within seconds", False
 
 

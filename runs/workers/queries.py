@@ -33,6 +33,7 @@ from runs.models.runs import (
 RUN_COLUMNS = (
     *("number", "status", "owner", "heartbeat_at", "created_at", "target_name"),
     *("execution_count", "done_count", "concurrency", "suite__slug", "suite__title"),
+    "created_by",
 )
 RUN_WORKER_COLUMNS = (
     *("token", "worker", "started_at", "heartbeat_at", "in_flight", "share", "wanted"),

@@ -25,6 +25,7 @@ from runs.running.retrying import resume_run, stop_run
 from tests.services.disk import full_disk
 from tests.services.processes import free_port
 from tests.support.clock import Clock
+from tests.support.factories import make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock", "fresh_probes")]
 
@@ -252,6 +253,19 @@ class TestWork:
         register_run_worker(busy.pk, "busy", under_way=1, now=database_now())
         assert self.ask(client) == ("ok", 0.0)
         settings.CELERY_WORKER_CONCURRENCY = 2
+        assert self.ask(client) == ("stalled", 3600.0)
+
+    def test_a_run_waits_for_another_of_its_member_as_long_as_it_takes(
+        self, client: Client, run: Run, start_recorded: StartRun, clock: Clock, settings: Settings
+    ) -> None:
+        settings.CELERY_WORKER_CONCURRENCY = 2
+        ann = make_user()
+        Run.objects.update(created_by=ann)
+        clock.advance(hours=1)
+        busy = start_recorded("a refund", started_by=ann)
+        register_run_worker(busy.pk, "busy", under_way=1, now=database_now())
+        assert self.ask(client) == ("ok", 0.0)
+        Run.objects.filter(pk=run.pk).update(created_by=make_user())
         assert self.ask(client) == ("stalled", 3600.0)
 
     @pytest.mark.usefixtures("run")

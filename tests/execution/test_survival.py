@@ -19,7 +19,7 @@ from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
 from runs.models.runs import Run, RunWorker, WorkerProcess
 from runs.running.retrying import resume_run, retry_results, stop_run
 from tests.services.processes import dead_process_name, wait_until
-from tests.support.factories import change_suite, make_model
+from tests.support.factories import change_suite, make_model, make_user
 from tests.support.model_server import good, hang
 from tests.support.run_workers import costs, counts, late, ledger, work_in_thread
 
@@ -231,6 +231,35 @@ def test_answers_of_models_that_are_deleted_meanwhile_are_booked(
     assert counts(run) == ("completed", 6, 6, 0)
     assert ModelCall.objects.filter(run=run).count() == len(model_server.answered) == 12
     assert costs(run) == ledger(run) > 0
+
+
+def test_the_runs_of_one_member_leave_a_place_for_those_of_others(
+    start_chat, start_recorded, model_server, monkeypatch
+):
+    monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
+    run_worker.offer_places(2)
+    queued = []
+    monkeypatch.setattr(run_worker, "queue", lambda task, pk, **_: queued.append((task, pk)))
+    ann, bob = make_user(), make_user()
+    model_server.behave(then=late)
+    slow = start_chat(2, started_by=ann)
+    worker = work_in_thread(slow)
+    model_server.wait_for_chats(1)
+    next_, other, nobodys = (
+        start_recorded("a refund", started_by=member) for member in (ann, bob, None)
+    )
+    for run in (next_, other, nobodys):
+        assert work_on_run(run.pk)
+    assert counts(next_) == ("queued", 0, 0, 0)
+    assert counts(other) == counts(nobodys) == ("completed", 1, 1, 0)
+
+    model_server.release()
+    worker.join(30)
+    assert counts(slow)[0] == "completed"
+    assert queued == [("runs.work_on_run", next_.pk)]
+    assert work_on_run(next_.pk)
+    assert counts(next_) == ("completed", 1, 1, 0)
+    assert len(queued) == 1
 
 
 def test_a_process_that_is_told_to_end_records_the_answers_of_calls_in_flight(

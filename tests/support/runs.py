@@ -45,7 +45,8 @@ def start_recorded() -> StartRun:
                 position=number,
                 recorded_output={"output": text, "cost_usd": "0.25"},
             )
-        return start_run(suite=suite, target=make_target(), started_by=None, **choices)
+        choices = {"started_by": None, **choices}
+        return start_run(suite=suite, target=make_target(), **choices)
 
     return start
 
@@ -69,6 +70,7 @@ def start_chat(model_server: ModelServer) -> StartRun:
         for number in range(cases):
             make_case(suite=suite, key=f"C-{number}", position=number)
         target = make_target(name="agent", kind="chat", model=agent)
-        return start_run(suite=suite, target=target, started_by=None, **choices)
+        choices = {"started_by": None, **choices}
+        return start_run(suite=suite, target=target, **choices)
 
     return start

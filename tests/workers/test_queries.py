@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import SlotLease, StartGrant
-from runs.models.runs import LEASE, RunEvent
+from runs.models.runs import LEASE, Run, RunEvent
 from runs.queue import BrokerState, ask_broker
 from runs.workers import queries as workers_queries
 from runs.workers.page import workers_page
@@ -20,6 +20,7 @@ from tests.support.factories import (
     make_model,
     make_result,
     make_run,
+    make_user,
     throttle_state,
 )
 from tests.support.worker_lines import ago, ahead, hold, make_open_run, make_run_worker, make_worker
@@ -243,6 +244,17 @@ class TestQueue:
         make_open_run(cases=1)
         why = [row.why for row in workers_page().queue]
         assert why == ["", "waits until a worker is done with another run"]
+
+    def test_a_member_has_all_places_but_one(self, settings):
+        settings.CELERY_WORKER_CONCURRENCY = 2
+        worker, ann = make_worker(), make_user()
+        make_run_worker(run=make_open_run(cases=1), worker=worker, token="a", holds=1)
+        Run.objects.update(created_by=ann)
+        make_open_run(cases=1)
+        assert [row.why for row in workers_page().queue] == ["", "starts within seconds"]
+        Run.objects.update(created_by=ann)
+        why = [row.why for row in workers_page().queue]
+        assert why == ["", "waits until another run of the same member is done"]
 
     def test_the_broker_is_away(self, on_redis):
         make_worker()
