@@ -21,7 +21,14 @@ from collections.abc import (
     MutableMapping,
 )
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
@@ -65,6 +72,9 @@ MAX_PIECES_READ = 2
 MEMBER = "evalsite.member"
 # Anybody may send a small body. Larger ones are for members, wait on disk, and so many of them at once.
 SMALL_BODY_BYTES, MAX_BODY_BYTES, MAX_LARGE_BODIES = 256 * 1024, 210 * 1024 * 1024, 8
+# So many requests with a large body, or one that is packed, are answered at once: each takes memory and time, and the
+# other turns are for pages.
+MAX_LARGE_ANSWERED = 2
 IN_MEMORY_BYTES = 64 * 1024
 # Seconds for a request head, for each piece of a body to arrive, and for each piece of an answer to be taken.
 HEAD_S, RECEIVE_PIECE_S, SEND_PIECE_S = 10, 15, 60
@@ -202,6 +212,7 @@ class WholeRequests:
         self._application = application
         self._requests = requests
         self._turns = asyncio.Semaphore(MAX_ANSWERED)
+        self._large_turns = asyncio.Semaphore(MAX_LARGE_ANSWERED)
         self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
         self._read_turns = asyncio.Semaphore(MAX_PIECES_READ)
@@ -296,9 +307,10 @@ class WholeRequests:
         async with AsyncExitStack() as until_made:
             # Runs in this process yield from here on: while a thread takes the request over, too.
             with self._requests.counted():
-                run = await until_made.enter_async_context(self._thread())
-                async with self._turns:
-                    head, content = await run(self._begin, environ)
+                async with self._large_turns if _is_large(environ) else nullcontext():
+                    run = await until_made.enter_async_context(self._thread())
+                    async with self._turns:
+                        head, content = await run(self._begin, environ)
             wait_s, head = _take_wait(head)
             if wait_s and (not until or self._clock() < until):
                 return wait_s
@@ -385,6 +397,10 @@ class WholeRequests:
         finally:
             self._streams[taker] -= 1
             await run(_close, answer)
+
+
+def _is_large(environ: Environ) -> bool:
+    return int(environ["CONTENT_LENGTH"]) > SMALL_BODY_BYTES or "HTTP_CONTENT_ENCODING" in environ
 
 
 def _take_wait(head: Head) -> tuple[float, Head]:

@@ -28,6 +28,7 @@ from tests.api.site import token_of
 from tests.support.factories import make_user
 
 FILE, STORED, PAGE, FORM, ERROR = "/results.jsonl", "/plotly.js", "/", "/form", "/error"
+IMPORT = "/import"
 UNCHANGED = "/app.css"
 LARGE = serving.SMALL_BODY_BYTES + 1
 
@@ -82,6 +83,7 @@ class Site:
         self.disks: list[Disk] = []
         self.environ: dict[str, Any] = {}
         self.body = b""
+        self.imports = 0
         self.requests = RequestCounter()
 
     def __call__(
@@ -92,6 +94,9 @@ class Site:
         start_response(status, [("Content-Type", "text/plain")])
         self.environ = environ
         environ[MEMBER] = dict(parse_qsl(environ["QUERY_STRING"])).get("as")
+        if environ["PATH_INFO"] == IMPORT:
+            self.imports += 1
+            self.is_made.wait()
         if environ["PATH_INFO"] == ERROR:
             raise BrokenError
         if environ["PATH_INFO"] == FILE or is_unchanged:
@@ -457,6 +462,29 @@ def test_a_large_upload_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         length = (b"content-length", str(LARGE).encode())
         visit = await Visit(FORM, "POST", [length], is_whole=False).to(serve)
         assert (visit.status, visit.content) == (503, serving.TOO_MANY_UPLOADS.encode())
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["large", "packed"])
+def test_pages_are_answered_while_many_large_bodies_are(
+    monkeypatch: pytest.MonkeyPatch, is_packed: bool
+) -> None:
+    monkeypatch.setattr(serving, "is_member", lambda environ: True)
+    body = b"a" * (9 if is_packed else LARGE)
+    headers = [(b"content-length", str(len(body)).encode())]
+    headers += [(b"content-encoding", b"gzip")] if is_packed else []
+
+    async def test(site: Site, serve: WholeRequests) -> None:
+        count = 10 * MAX_ANSWERED if is_packed else serving.MAX_LARGE_BODIES
+        imports = [Visit(IMPORT, "POST", headers, [body]) for _ in range(count)]
+        async with asked(serve, imports):
+            await until(lambda: site.imports == serving.MAX_LARGE_ANSWERED)
+            for _ in range(2):
+                assert (await Visit().to(serve)).content == b"a page"
+            assert site.imports == serving.MAX_LARGE_ANSWERED
+            site.is_made.set()
+        assert {visit.status for visit in imports} == {200}
 
     run(test)
 
