@@ -23,6 +23,7 @@ from runs.models.suites import Suite
 MAX_JOB_TRIES = 5
 MAX_SUBJECT_LENGTH = 500
 DRAFTS_KEPT = timedelta(days=14)
+TEXTS_REMOVED = "Its texts were removed."
 
 
 class JobState(models.TextChoices):
@@ -61,11 +62,14 @@ class ModelJobQuerySet(models.QuerySet["ModelJob"]):
         return self.select_related("suite").filter(pk=pk, token=token).first()
 
     def forget_texts(self) -> None:
-        """Remove the texts of their calls; the figures and the outcomes stay, but not what was drafted from texts."""
+        """Remove the texts of their calls; the figures and the outcomes stay, but not what was drafted from texts.
+
+        Those that are open end, as they would go on to ask about the texts.
+        """
         ids = list(self.values_list("pk", flat=True))
+        ending = {"reason": TEXTS_REMOVED, "finished_at": database_now()}
+        ModelJob.objects.filter(pk__in=ids).open().update(state=JobState.STOPPED, **ending)
         drafting = ModelJob.objects.filter(pk__in=ids, purpose=CallPurpose.DRAFTING)
-        ending = {"reason": "Its texts were removed.", "finished_at": database_now()}
-        drafting.open().update(state=JobState.STOPPED, **ending)
         # Without its token, a worker that still waits for a reply writes no outcome.
         drafting.update(request={}, outcome=None, token="")
         calls = ModelCall.objects.filter(job__in=ids)
@@ -77,8 +81,9 @@ class ModelJobQuerySet(models.QuerySet["ModelJob"]):
         drafting.exclude(request={}).forget_texts()
 
     def forget_late_replies(self) -> None:
-        """Remove the texts of calls that came back after those of their drafting were removed."""
-        self.filter(purpose=CallPurpose.DRAFTING, request={}).forget_texts()
+        """Remove the texts of calls that came back after those of their job were removed."""
+        drafting = Q(purpose=CallPurpose.DRAFTING, request={})
+        self.filter(drafting | Q(reason=TEXTS_REMOVED)).forget_texts()
 
     def give_up(self, *, now: datetime) -> None:
         """Let those fail that too many workers left."""

@@ -23,8 +23,9 @@ from runs.execution.jobs import ActiveJobs, JobBudget, JobCalls, JobFailedError,
 from runs.execution.ledger import CallRefusedError
 from runs.execution.loading import work_outside_runs
 from runs.models.jobs import MAX_JOB_TRIES, ModelJob
+from runs.models.runs import Run
 from tests.services.processes import dead_process_name
-from tests.support.factories import make_model, make_suite
+from tests.support.factories import make_model, make_run, make_suite
 from tests.support.model_server import ModelServer, Request, good, hang, status
 from tests.support.run_workers import work_in_thread
 
@@ -250,6 +251,36 @@ def test_a_worker_learns_with_its_next_reply_that_its_job_was_stopped(
     work_on_job(job.pk, {"alignment": stopped})
     job.refresh_from_db()
     assert (job.state, job.calls.count()) == ("stopped", 1)
+
+
+def test_no_text_comes_back_once_those_of_its_runs_were_removed(model_server: ModelServer) -> None:
+    model_server.behave(then=good(OPINION))
+    job = make_job(model_server)
+    job.sources.add(make_run(suite=job.suite))
+
+    def removed(job: ModelJob) -> Any:
+        work, _ = ask_four(job)
+
+        async def ask(calls: JobCalls) -> Any:
+            question = JudgeQuestion("test", "Question", (), OPINION_SCHEMA)
+            await calls.model("mock", 0).ask(question)
+            await calls.write()
+            await calls.database.do(
+                ModelJob.objects.filter(sources__in=Run.objects.all()).forget_texts
+            )
+            await calls.model("mock", 1).ask(question)
+            await calls.write()
+            with pytest.raises(CallRefusedError):
+                await calls.model("mock", 2).ask(question)
+            return {}
+
+        return work, ask
+
+    work_on_job(job.pk, {"alignment": removed})
+    job.refresh_from_db()
+    assert (job.state, job.reason) == ("stopped", "Its texts were removed.")
+    assert list(job.calls.values_list("request", "reply")) == [({}, None)] * 2
+    assert job.spent_usd() == 2 * CALL_USD
 
 
 def test_a_worker_that_is_told_to_end_keeps_the_reply_in_flight_and_hands_its_job_back(
