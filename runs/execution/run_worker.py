@@ -105,12 +105,11 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     """Claim and execute results of a run until none is left to claim; safe to call repeatedly.
 
     Workers (`owner_id` "") do not touch runs of a command line, and a command line does not touch
-    theirs. False when this process works on the run already. A run of a member who has all places of this
-    process but one is left until the next of them is free, so that runs of others never wait for one member's.
+    theirs. False when another process may do it: this one works on the run already, or its member has all
+    places here but one, so that runs of others never wait for one member's. Then the run is kept for the
+    next of these places that is free.
     """
     member = None if owner_id else with_live_connection(partial(_member, run_id))
-    if _active_runs.defer(run_id, member):
-        return True
     slot = _active_runs.take(run_id, member)
     if slot is None:
         return False
@@ -282,17 +281,6 @@ class ActiveRuns:
         self._slot_for_run: dict[int, RunSlot] = {}
         self._slots: set[RunSlot] = set()
 
-    def defer(self, run_id: int, member: int | None) -> bool:
-        """Keep a run for later if its member has all places but one already; tell whether it was kept."""
-        with self._lock:
-            if member is None or run_id in self._slot_for_run:
-                return False
-            taken = sum(slot.member == member for slot in self._slots)
-            if taken < max(1, self.places - 1):
-                return False
-            self._deferred.setdefault(member, {})[run_id] = None
-            return True
-
     def next_deferred(self, member: int | None) -> int | None:
         """Return the run of a member that was deferred first, and no longer keep it."""
         with self._lock:
@@ -307,7 +295,8 @@ class ActiveRuns:
     def take(self, run_id: int, member: int | None = None) -> RunSlot | None:
         """Return a slot for the run; None when it has one, which then looks at the run once more.
 
-        It is also None once the process shuts down or has released this run.
+        It is also None once the process shuts down or has released this run, and for a run that is kept for
+        later, as its member has all places but one already.
         """
         with self._lock:
             if self._is_closed_for(run_id):
@@ -315,6 +304,10 @@ class ActiveRuns:
             current = self._slot_for_run.get(run_id)
             if current is not None and not current.only_awaits_late_replies:
                 current.is_queued_again = True
+                return None
+            taken = sum(slot.member == member for slot in self._slots)
+            if member is not None and taken >= max(1, self.places - 1):
+                self._deferred.setdefault(member, {})[run_id] = None
                 return None
             slot = RunSlot(run_id, member)
             self._slot_for_run[run_id] = slot
