@@ -10,6 +10,8 @@ from django import forms
 from django.contrib.auth.models import User
 from django.http import QueryDict
 
+from evaluators.models import AuditEntry
+from evaluators.templatetags.figures import counted
 from runs.models.removals import Removal, RemovalPart
 from runs.models.suites import Suite
 from runs.retention.queries import Hold, Selection, site_rule, suite_rule
@@ -94,20 +96,41 @@ class RetentionForm(forms.Form):
         "Days until everything but figures is removed",
         "reasons, findings, notes of reviewers and comments too; verdicts, scores and costs stay; empty: never",
     )
+    # The rule that the form was opened with.
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, suite: Suite | None, data: QueryDict | None = None) -> None:
         """Show the rule in force; the site has no other rule to follow."""
         own = suite_rule(suite) if suite is not None else None
         rule = own or site_rule()
         initial = {name: getattr(rule, name) for name in ("outputs_days", "details_days")}
-        super().__init__(data, initial={**initial, "follows": "own" if own else "site"})
+        kept = {"outputs": rule.outputs_days, "details": rule.details_days}
+        texts = [f"{what} {counted(days, 'day')}" for what, days in kept.items() if days]
+        is_followed = suite is not None and own is None
+        self._now = (
+            "follows that of the site"
+            if is_followed
+            else f"keeps {' and '.join(texts) or 'everything'}"
+        )
+        follows = "own" if own else "site"
+        super().__init__(data, initial={**initial, "follows": follows, "seen": self._now})
         self.suite = suite
         if suite is None:
             del self.fields["follows"]
 
     def clean(self) -> dict[str, Any]:
-        """Refuse to remove outputs later than everything that explains them."""
+        """Refuse to remove outputs later than everything that explains them, and once what would replace a change."""
         values = super().clean() or {}
+        if values.pop("seen", "") not in ("", self._now):
+            data = self.data.copy()  # type: ignore[attr-defined]  # what was sent
+            data["seen"] = self._now
+            self.data = data
+            who = AuditEntry.objects.last_changer("retention", self.suite.pk if self.suite else "")
+            self.add_error(
+                None,
+                f"This rule was changed by {who} after you opened the form. It {self._now} now; save again to "
+                "replace it.",
+            )
         outputs, details = values.get("outputs_days"), values.get("details_days")
         if outputs and details and outputs >= details:
             self.add_error(

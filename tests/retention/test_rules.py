@@ -48,7 +48,9 @@ from tests.support.factories import (
     make_score,
     make_suite,
 )
+from tests.support.members import make_member
 from tests.support.scored_runs import rules_of
+from tests.support.white_space import text_of
 
 pytestmark = pytest.mark.django_db
 SECRET = "The refund of Mrs. Hudson is on its way"
@@ -344,6 +346,31 @@ def test_members_change_rules_on_pages_and_the_audit_tells(admin_client: Client)
     entry = AuditEntry.objects.filter(object_type="retention").first()
     assert entry is not None
     assert "Retention" in admin_client.get("/audit/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "slug"), [("/retention/", ""), ("/suites/support/retention/", "support")]
+)
+def test_a_rule_that_somebody_else_changed_is_not_replaced_unseen(
+    admin_client: Client, path: str, slug: str
+) -> None:
+    suite = make_suite(slug=slug) if slug else None
+    action = path if slug else "/retention/rule/"
+    change_rule(suite, outputs_days=30, details_days=90, by=None)
+    opened = admin_client.get(path).context["form"]["seen"].value()
+    other = make_member("admin", "ann")
+    change_rule(suite, outputs_days=30, details_days=365, by=other)
+    sent = {"follows": "own", "outputs_days": "20", "details_days": "90", "seen": opened}
+    refused = admin_client.post(action, sent)
+    assert refused.status_code == 422
+    assert "changed by ann after you opened the form" in text_of(refused)
+    assert "It keeps outputs 30 days and details 365 days now" in text_of(refused)
+    rule = RetentionRule.objects.get(suite=suite)
+    assert (rule.outputs_days, rule.details_days) == (30, 365)
+    sent["seen"] = refused.context["form"]["seen"].value()
+    assert admin_client.post(action, sent).status_code == 302, "saved again, it replaces it"
+    rule.refresh_from_db()
+    assert (rule.outputs_days, rule.details_days) == (20, 90)
 
 
 def test_disk_use_is_measured_once_for_each_end_of_a_run(admin_client: Client) -> None:
