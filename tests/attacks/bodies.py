@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -191,6 +192,7 @@ def attack(site: AttackedSite, chance: random.Random, share: float) -> Iterator[
                         yield answer.find(f"Accepted {must_refuse}", answer.status)
 
 
+@cache
 def fill(site: AttackedSite) -> Mapping[str, Any]:
     """Add what some calls need: runs that wait or were stopped, a judge that people correct, drafts, an older attempt."""
     suite = make_suite(slug="pushed", tree=tree(CHECK))

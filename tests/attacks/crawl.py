@@ -19,7 +19,7 @@ ATTRIBUTE = re.compile(r'([\w:-]+)="([^"]*)"')
 NAMED = re.compile(r'<(?:input|select|textarea)\b[^>]*\bname="([^"]+)"')
 BUTTON = re.compile(r'<button\b[^>]*\bname="[^"]*"[^>]*>')
 LINK = re.compile(r'\b(?:href|hx-get)="([^"]+)"')
-POSTING = re.compile(r'\bhx-post="([^"]+)"')
+POSTING = re.compile(r'\b(?:hx-post|formaction)="([^"]+)"')
 
 Data = Mapping[str, Sequence[str]]
 
@@ -50,13 +50,19 @@ class Crawl:
     parameters: dict[str, set[str]] = field(default_factory=dict)
 
     def visit(
-        self, site: AttackedSite, role: str, chance: random.Random, share: float
+        self,
+        site: AttackedSite,
+        role: str,
+        chance: random.Random,
+        share: float,
+        more: Sequence[str] = (),
     ) -> Iterator[Finding]:
-        """Open each address that a role sees once for each set of parameters; yield what is wrong.
+        """Open each address that a role sees, and `more`, once for each set of parameters; yield what is wrong.
 
         A tenth of all requests, or less, sees a part of the pages.
         """
-        waiting = deque(site.address(name) for name, page in PAGES.items() if not page.is_api)
+        named = (site.address(name) for name, page in PAGES.items() if not page.is_api)
+        waiting = deque([*more, *named])
         seen = set()
         while waiting:
             path = waiting.popleft()
@@ -95,7 +101,8 @@ def drawn_forms(page: str, text: str) -> Iterator[DrawnForm]:
             inside += "".join(fields_elsewhere(text, attributes["id"]))
         method = attributes.get("method", "post" if "hx-post" in attributes else "get").lower()
         action = attributes.get("action") or attributes.get("hx-post") or page
-        targets = [(method, action), *(("post", other) for other in POSTING.findall(inside))]
+        others = POSTING.findall(tag + inside)
+        targets = dict.fromkeys([(method, action), *(("post", other) for other in others)])
         buttons = [attributes_of(button) for button in BUTTON.findall(inside)]
         for kind, address in targets:
             yield DrawnForm(
@@ -111,7 +118,7 @@ def drawn_forms(page: str, text: str) -> Iterator[DrawnForm]:
 def fields_elsewhere(text: str, form_id: str) -> Iterator[str]:
     """Yield the fields that belong to a form and stand outside of it."""
     owned = rf'[^>]*\bform="{re.escape(form_id)}"[^>]*>'
-    pattern = rf"<input\b{owned}|<(select|textarea)\b{owned}.*?</\1>"
+    pattern = rf"<(?:input|button)\b{owned}|<(select|textarea)\b{owned}.*?</\1>"
     return (found[0] for found in re.finditer(pattern, text, re.DOTALL))
 
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.urls import reverse
 
+from evalsite.access.tokens import make_token
+from runs.models.results import Result
+from runs.models.saved_views import SavedView
+from runs.models.suites import Suite
+from runs.suites.drafts import change_draft, get_draft
+from runs.suites.edits import SetPolicy
+from tests.attacks import bodies
 from tests.attacks.crawl import Crawl, Data, DrawnForm
+from tests.attacks.files import REVIEW, TABLE
 from tests.attacks.site import (
+    JSON,
     SENDERS,
     SMUGGLED,
     AttackedSite,
@@ -20,9 +32,10 @@ from tests.attacks.site import (
     shorten,
 )
 from tests.attacks.values import LONG_TEXTS, MANY, SHORT
+from tests.evalsite.test_every_url import SUITE, VISITOR
 
 # Each sees forms that the others do not.
-CRAWLERS = ("reviewer", "editor", "admin")
+CRAWLERS = (VISITOR, "reviewer", "editor", "admin")
 # Columns that no form of a member but an admin may set.
 PRIVILEGES = (
     *("is_staff", "is_superuser", "is_active", "role", "groups", "user_permissions", "scripts"),
@@ -44,8 +57,9 @@ SHORT_VALUES_A_FIELD = 5
 def attack(site: AttackedSite, chance: random.Random, share: float) -> Iterator[Finding]:
     """Crawl as each role, and send each form it meets with one field changed."""
     crawls = {role: Crawl() for role in CRAWLERS}
+    more = fill(site)
     for role, crawl in crawls.items():
-        yield from crawl.visit(site, role, chance, share)
+        yield from crawl.visit(site, role, chance, share, more)
     others = defaultdict(set)
     for crawl in crawls.values():
         for kind, form in crawl.forms.items():
@@ -56,6 +70,45 @@ def attack(site: AttackedSite, chance: random.Random, share: float) -> Iterator[
         for address, form in chosen or chance.sample(posts, min(1, len(posts))):
             names = others[address].union(PRIVILEGES) - {*form.fields}
             yield from attack_form(site, role, form, sorted(names), chance, share)
+
+
+def fill(site: AttackedSite) -> list[str]:
+    """Make what only an admin sees who owns it, and objects in states of their own; return their pages."""
+    place = bodies.fill(site)
+    admin, suite = User.objects.get(username="a-admin"), Suite.objects.get(**SUITE)
+    view = SavedView.objects.create(suite=suite, owner=admin, page="results", name="Failed")
+    make_token(owner=admin, name="Nightly", scopes=(), expires_at=None)
+    client = site.client("admin")
+    client.post("/api/shares", {"kind": "run", "run": "support:1"}, JSON)
+    client.post("/v1/traces", bodies.TRACES, JSON)
+    towns = {**bodies.SUITE_FILE, "name": "towns"}
+    client.post("/api/suites", towns, JSON)
+    client.put("/api/suites/towns", {**towns, "title": "Towns"}, JSON)
+    client.delete("/api/suites/towns/cases/france")
+    draft = get_draft(suite, admin)
+    change_draft(draft, draft.stamp, SetPolicy({"pass_threshold": 0.95}))
+    uploads = (
+        ("runs:case-import", SUITE, "t.csv", TABLE),
+        ("runs:review-import", {}, "r.jsonl", json.dumps(REVIEW)),
+    )
+    sent = [
+        client.post(reverse(name, kwargs=kwargs), {"file": SimpleUploadedFile(file, text.encode())})
+        for name, kwargs, file, text in uploads
+    ]
+    result = Result.objects.get(pk=place["result"])
+    run = {"slug": "aligned", "number": 1}
+    return [
+        *(answer["Location"] for answer in sent),
+        reverse("runs:saved-view-edit", kwargs={**SUITE, "pk": view.pk}),
+        f"{reverse('runs:run', kwargs=SUITE | {'number': 1})}?view={view.pk}",
+        *(reverse("runs:run", kwargs={"slug": "pushed", "number": number}) for number in (1, 2)),
+        reverse("runs:run", kwargs=run),
+        reverse("runs:result", kwargs={**run, "key": result.case.key, "repetition": 1}),
+        reverse("runs:alignment", kwargs={"slug": "aligned", "pk": place["alignment"]}),
+        reverse("runs:case", kwargs={"slug": "towns", "key": "france"}),
+        reverse("runs:version-restore", kwargs={"slug": "towns", "number": 1}),
+        reverse("runs:case-proposal", kwargs={"pk": place["proposal"]}),
+    ]
 
 
 def attack_form(

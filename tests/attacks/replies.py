@@ -25,7 +25,6 @@ from django.utils.text import slugify
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import ScriptCall, ScriptResult
-from evaluators.models import LanguageModel
 from runs.drafting.services import DraftingRequest, start_drafting
 from runs.execution.jobs import work_on_job
 from runs.execution.run_worker import work_on_run
@@ -365,8 +364,8 @@ class Hostiles:
         editor = User.objects.get(username="a-editor")
         shop, writer = make_suite(slug="drafted"), self._model("writer")
         make_case(suite=shop, key="C-1")
-        corrected, _ = make_decided_suite(self.models.base_url, slug="corrected")
-        judge = LanguageModel.objects.get(slug="mock")
+        judge = self._model("corrected")
+        corrected, _ = make_decided_suite(judge=judge, slug="corrected")
         for number in range(count):
             drafting = DraftingRequest(writer, description=f"Shop {number}.", count=2)
             job = start_drafting(shop, drafting, by=editor)

@@ -48,6 +48,8 @@ SAVEPOINT = re.compile(r'\s*(SAVEPOINT|ROLLBACK TO SAVEPOINT)\s+"?(\w+)', re.IGN
 NOTES = re.compile("evaluators_auditentry|axes_|runs_membersession|runs_apitoken")
 # A page that tells how much runs take on disk notes it for the next time, also below a refused form.
 MEASURED = "UPDATE runs_run"
+# A preview keeps what was ticked and edited in its rows, also where what was chosen above them is refused.
+KEPT = {MEASURED, "UPDATE runs_caseupload"}
 # A reviewer holds an item by opening it, and a passkey's question is kept until its answer.
 NOTED_BY_READING = {
     MEASURED,
@@ -218,7 +220,7 @@ class AttackedSite:
             yield answer.find("Took too long", f"{answer.cpu_s:.1f} s of CPU")
         if len(answer.body) > MAX_BYTES + MAX_ECHOES * sent:
             yield answer.find("Answered too much", f"{len(answer.body)} bytes")
-        if answer.is_refused and {*answer.written} - {MEASURED}:
+        if answer.is_refused and {*answer.written} - KEPT:
             yield answer.find("Wrote though it refused", f"{answer.status}, {answer.written}")
         if answer.is_page and MARKER.encode() in answer.body:
             yield answer.find("Shows a script unescaped", MARKER)

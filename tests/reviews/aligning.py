@@ -55,11 +55,11 @@ def make_decided_suite(
     address: str = "http://127.0.0.1:9/v1", people: Sequence[str] = PEOPLE, **columns: Any
 ) -> tuple[Suite, Run]:
     """Return a suite with a run whose judge failed every answer, and on which people decided."""
-    judge = make_model(slug="mock", name="Mock", base_url=address, **PRICES)
+    judge = columns.get("judge") or make_model(slug="mock", name="Mock", base_url=address, **PRICES)
     own = tree({**JUDGED, "name": "tone", "config": {"prompt": TODAY}})
     suite = make_suite(**{"slug": "support", "judge": judge, "tree": own, **columns})
     run = make_run(suite=suite, snapshot=snapshot(suite, judge))
-    ann = make_user(role="reviewer", name="ann")
+    ann = make_user(role="reviewer")
     for number, said in enumerate(people):
         case = make_case(suite=suite, key=f"C-{number:02}", position=number)
         text = {"text": answer(number, said), "messages": [], "usage": {}}
