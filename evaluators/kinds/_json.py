@@ -19,7 +19,13 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from evaluators.kinds._text import LIMIT_S, SlowPatternError, compile_pattern
-from evaluators.reading.json import RefusedJsonError, json_decoder, read_json, storable
+from evaluators.reading.json import (
+    MAX_REPLY_VALUES,
+    RefusedJsonError,
+    json_decoder,
+    read_json,
+    storable,
+)
 
 FENCE = "```"
 MAX_STARTS = 10
@@ -132,7 +138,7 @@ def _same_scalar(left: Any, right: Any) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    return read_json(text, number=_decimal, unstorable="keep")
+    return read_json(text, number=_decimal, unstorable="keep", max_values=MAX_REPLY_VALUES)
 
 
 def fenced_blocks(text: str) -> Iterator[str]:

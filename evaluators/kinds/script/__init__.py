@@ -88,7 +88,7 @@ from evaluators.kinds.script.program import (
     named_settings,
     read_program,
 )
-from evaluators.reading.json import read_json, storable
+from evaluators.reading.json import MAX_REPLY_VALUES, read_json, storable
 from evaluators.scoring.numbers import on_scale
 from evaluators.scoring.types import (
     DomainError,
@@ -443,7 +443,9 @@ def _object(stdout: str) -> Mapping[str, Any]:
     if not stdout.strip():
         raise ScriptReplyError("the script printed nothing")
     try:
-        reply = read_json(stdout, keeps_last=True, unstorable="replace")
+        reply = read_json(
+            stdout, keeps_last=True, unstorable="replace", max_values=MAX_REPLY_VALUES
+        )
     except ValueError as error:
         raise ScriptReplyError(
             f"the script printed no JSON ({error}); stdout must be one JSON object and nothing else"

@@ -109,7 +109,7 @@ def test_fields_are_compared_in_their_own_way_and_weigh_what_they_say() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "no", "{", '{"a": NaN}', '{"a": 1, "a": 1}', "[" * 900_000])
+@pytest.mark.parametrize("text", ["", "no", "{", '{"a": NaN}', '{"a": 1, "a": 1}', "[" * 200_000])
 def test_an_answer_that_is_not_json_scores_0_with_the_reason(text: str) -> None:
     score = score_of("json_diff", {}, context_of(text, expected_output="[]"))
 
@@ -126,8 +126,8 @@ def test_what_cannot_be_compared_is_unscored_and_never_0() -> None:
         ({}, "{", "{}", "config", "the expected output of the case is not JSON"),
         ({}, many, "[]", "limits", "more than 20,000 values"),
         ({}, "[]", json.dumps([0] * 100_000), "limits", "more than 20,000 values"),
-        ({}, "[]", json.dumps([0] * 1_000_001), "limits", "more than 1,000,000 values"),
-        ({}, "[]", "[" * 5_000_000, "limits", "more than 1,000,000 values"),
+        ({}, "[]", json.dumps([0] * 250_001), "limits", "more than 250,000 values"),
+        ({}, "[]", "[" * 5_000_000, "limits", "more than 250,000 values"),
         (
             {"extra": "allowed"},
             '{"z": 1}',
