@@ -42,6 +42,7 @@ from runs.running.services import (
     Limits,
     audit_start,
     check_budget,
+    check_size,
     create_results,
     create_run,
     started_before,
@@ -95,6 +96,7 @@ def judge_again(
             if not owner_id:
                 transaction.on_commit(partial(queue_workers, run))
             runs.append(run)
+            check_size(sum(run.execution_count for run in runs))
     return runs
 
 

@@ -16,6 +16,7 @@ from evaluators.kinds.hybrid_judge.opinions import check_final_score
 from evaluators.model_calls.models import model_spec
 from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import thousands
 from runs.costs import ZERO_BUDGET
 from runs.engine.plan import (
     ASKED,
@@ -128,6 +129,8 @@ def judges_text(plan: Plan) -> str:
 DEFAULT_CONCURRENCY = 8
 MAX_CONCURRENCY = 200
 MAX_REPETITIONS = 100
+# All that are started together are stored in one transaction, during which others wait to write on SQLite.
+MAX_EXECUTIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,15 @@ class Limits:
             raise CannotStartError(
                 f"The longest time is {self.max_minutes} minutes; it goes from 1 to {MAX_MINUTES}."
             )
+
+
+def check_size(executions: int) -> None:
+    """Refuse to start more results together than the site stores at once."""
+    if executions > MAX_EXECUTIONS:
+        raise CannotStartError(
+            f"That would be {thousands(executions)} results; up to {thousands(MAX_EXECUTIONS)} are started together. "
+            "Choose fewer cases, repetitions or targets."
+        )
 
 
 def start_run(
@@ -318,7 +330,11 @@ def create_run(
     execution_count: int,
     snapshot: Mapping[str, Any],
 ) -> Run:
-    """Create the row of a run; the caller holds the suite and creates the results."""
+    """Create the row of a run; the caller holds the suite and creates the results.
+
+    Raises CannotStartError for too many.
+    """
+    check_size(execution_count)
     return Run.objects.create(
         suite=suite,
         number=suite.next_run_number(),
@@ -405,17 +421,21 @@ def start_campaign(
             campaign = Campaign.objects.create(
                 suite=suite, name=name.strip()[:MAX_NAME_LENGTH], created_by=started_by
             )
-        return [
-            start_run(
-                suite=suite,
-                target=target,
-                started_by=started_by,
-                campaign=campaign,
-                form_key=form_key,
-                **choices,
+        runs: list[Run] = []
+        for target in chosen:
+            runs.append(
+                start_run(
+                    suite=suite,
+                    target=target,
+                    started_by=started_by,
+                    campaign=campaign,
+                    form_key=form_key,
+                    **choices,
+                )
             )
-            for target in chosen
-        ]
+            # Each has as many.
+            check_size(runs[0].execution_count * len(chosen))
+        return runs
 
 
 def stop_campaign(campaign: Campaign, *, stopped_by: User | None) -> int:

@@ -10,12 +10,15 @@ from django.urls import reverse
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import read_plan
-from runs.models.results import Result
+from runs.models.results import Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import RecordedOutput
+from runs.running import services
+from runs.running.judging_again import judge_again
+from runs.running.judging_plan import JudgingRequest
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules
-from runs.running.services import start_run
+from runs.running.services import start_campaign, start_run
 from tests.support.factories import (
     change_suite,
     make_case,
@@ -23,6 +26,7 @@ from tests.support.factories import (
     make_suite,
     make_target,
     make_user,
+    refresh_cases,
 )
 from tests.support.trees import CHECK, JUDGED, LEAF, tree
 
@@ -157,6 +161,28 @@ def test_unknown_cases_and_tags_are_refused():
 )
 def test_limits_out_of_range_are_refused(choice, said):
     refused(said, ready_suite(), **choice)
+
+
+def test_more_results_than_are_stored_at_once_are_refused(monkeypatch):
+    monkeypatch.setattr(services, "MAX_EXECUTIONS", 5)
+    suite, targets = ready_suite(), [make_target() for _ in range(3)]
+    runs = start_campaign(suite=suite, targets=targets[:2], started_by=None)
+    said = "That would be 6 results; up to 5 are started together. Choose fewer"
+    with pytest.raises(DomainError, match=said):
+        start(suite, repetitions=3)
+    with pytest.raises(DomainError, match=said):
+        start_campaign(suite=suite, targets=targets, started_by=None)
+    runs.append(start(suite))
+    Run.objects.update(status="completed")
+    Result.objects.update(status="scored")
+    for run in runs:
+        ResultOutput.objects.bulk_create(
+            ResultOutput(result=result, text="A refund.") for result in run.results.all()
+        )
+        refresh_cases(run)
+    with pytest.raises(DomainError, match=said):
+        judge_again(runs, JudgingRequest(), by=None)
+    assert (Run.objects.count(), Result.objects.count()) == (3, 6)
 
 
 def test_an_evaluator_of_an_unknown_kind_is_refused():
