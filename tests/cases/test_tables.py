@@ -359,6 +359,25 @@ class TestRows:
         assert not suite.cases.filter(key__in=["K-1", "K-2"]).exists()
         assert "and 1 not ticked" in " ".join(editor.get(place(kept)).content.decode().split())
 
+    def test_a_row_with_more_than_anybody_reads_shows_the_first_of_it(
+        self, editor: Client, suite: Suite
+    ) -> None:
+        turns = [{"role": "user", "content": f"Turn {number}."} for number in range(700)]
+        row = {"id": "N-1", "input": turns, "tags": [f"t{number}" for number in range(90)]}
+        row |= {"expected_outcomes": [f"Outcome {number}" for number in range(800)]}
+        row |= {"metadata": {f"m{number}": number for number in range(900)}}
+        kept = uploaded(editor, suite, json.dumps([row]))
+        html = editor.get(place(kept)).content.decode()
+        for sentence in (
+            "50 of 700 messages",
+            "50 of 800 outcomes",
+            "50 of 900 values of metadata",
+        ):
+            assert f"The first {sentence}." in html
+        assert (html.count("<p>Turn "), html.count("<p>Outcome ")) == (50, 50)
+        assert "<small>m49</small>" in html
+        assert "<small>m50</small>" not in html
+
     def test_what_two_tabs_change_at_once_is_kept_and_nothing_once_it_is_stored(
         self, editor: Client, suite: Suite
     ) -> None:
