@@ -200,8 +200,9 @@ def _sides(
     config: JsonDiffConfig, expected: Any, answer: Any
 ) -> tuple[dict[Place, Any], dict[Place, Any]]:
     """Return the values of both sides that count, by place."""
-    ignored = PathIndex(field_path(path) for path in config.ignore)
-    expected, answer = (_without(side, ignored, ()) for side in (expected, answer))
+    if config.ignore:
+        ignored = PathIndex(field_path(path) for path in config.ignore)
+        expected, answer = (_without(side, ignored, ()) for side in (expected, answer))
     wanted, found = _values(expected), _values(answer)
     if config.list_order == "ignored":
         found = _values(_in_order_of(expected, answer))
@@ -295,7 +296,7 @@ def _values(value: Any) -> dict[Place, Any]:
         if isinstance(part, dict) and part:
             waiting += [((*place, name), each) for name, each in reversed(part.items())]
         elif isinstance(part, list) and part:
-            waiting += [((*place, n), each) for n, each in reversed(list(enumerate(part)))]
+            waiting += [((*place, n), part[n]) for n in reversed(range(len(part)))]
         elif part is not IGNORED:
             values[place] = part
     return values

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evaluators.kinds import read_config
+from evaluators.kinds._json_paths import PathIndex
 from evaluators.kinds._refusals import InvalidConfigError
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
 
@@ -116,6 +117,20 @@ def test_an_answer_that_is_not_json_scores_0_with_the_reason(text: str) -> None:
     assert score.score == 0
     assert score.findings[0].text == "The answer is not JSON"
     assert score.details["problem"]
+
+
+def test_of_an_answer_of_too_many_values_only_so_many_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places: list[tuple[str | int, ...]] = []
+    find = PathIndex.find
+    monkeypatch.setattr(
+        PathIndex, "find", lambda index, place: places.append(place) or find(index, place)
+    )
+    many = json.dumps([{"a": 1}] * 100_000)
+    unscored = unscored_of("json_diff", {}, context_of(many, expected_output=many))
+    assert "more than 20,000 values" in unscored.reason
+    assert len(places) <= 20_000
 
 
 def test_what_cannot_be_compared_is_unscored_and_never_0() -> None:
