@@ -49,7 +49,7 @@ NOTES = re.compile("evaluators_auditentry|axes_|runs_membersession|runs_apitoken
 # A page that tells how much runs take on disk notes it for the next time, also below a refused form.
 MEASURED = "UPDATE runs_run"
 # A preview keeps what was ticked and edited in its rows, also where what was chosen above them is refused.
-KEPT = {MEASURED, "UPDATE runs_caseupload"}
+KEPT = {MEASURED, "UPDATE runs_caseupload", "UPDATE runs_modeljob"}
 # A reviewer holds an item by opening it, and a passkey's question is kept until its answer.
 NOTED_BY_READING = {
     MEASURED,
