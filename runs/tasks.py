@@ -20,6 +20,7 @@ from runs.exports.services import WRITER
 from runs.exports.specs import FileKind
 from runs.models.database import database_now
 from runs.models.results import CallPurpose
+from runs.models.runs import WorkerProcess
 from runs.results.files import cases_file, junit_file, results_file, results_table_file
 from runs.retention import services
 from runs.reviews.alignment.worker import read_alignment
@@ -60,7 +61,11 @@ def work_on_run(run_id: int, hops: int = 0, **later: Any) -> None:
     """
     if run_worker.work_on_run(run_id) or hops >= MAX_HOPS:
         return
-    if run_id in runs_needing_workers(now=database_now()):
+    now = database_now()
+    # Of those that a member may have queued, each would be passed on for nothing again and again.
+    if run_worker.is_deferred(run_id) and hops >= WorkerProcess.objects.alive(now=now).count() - 1:
+        return
+    if run_id in runs_needing_workers(now=now):
         work_on_run.apply_async(kwargs={"run_id": run_id, "hops": hops + 1}, retry=False)
 
 

@@ -132,6 +132,11 @@ def _member(run_id: int) -> int | None:
     return Run.objects.filter(id=run_id).values_list("created_by", flat=True).first()
 
 
+def is_deferred(run_id: int) -> bool:
+    """Tell whether this process keeps a run until its member has a place here."""
+    return _active_runs.is_deferred(run_id)
+
+
 def offer_places(places: int) -> None:
     """Tell how many tasks this process does at once."""
     _active_runs.places = places
@@ -280,6 +285,11 @@ class ActiveRuns:
         self._lock = threading.Lock()
         self._slot_for_run: dict[int, RunSlot] = {}
         self._slots: set[RunSlot] = set()
+
+    def is_deferred(self, run_id: int) -> bool:
+        """Tell whether a run is kept until its member has a place."""
+        with self._lock:
+            return any(run_id in runs for runs in self._deferred.values())
 
     def next_deferred(self, member: int | None) -> int | None:
         """Return the run of a member that was deferred first, and no longer keep it."""

@@ -54,3 +54,18 @@ def test_nobody_is_called_who_could_not_help(start_recorded, passed_on):
 
     tasks.work_on_run(run.pk)
     assert passed_on == []
+
+
+def test_a_run_without_a_place_is_passed_on_once_to_each_other_process(
+    start_recorded, passed_on, monkeypatch
+):
+    monkeypatch.setattr(tasks.run_worker, "is_deferred", lambda run_id: True)
+    run = start_recorded("a refund")
+    register_worker(now=database_now(), version="1")
+    tasks.work_on_run(run.pk)
+    assert passed_on == []
+
+    second_worker()
+    tasks.work_on_run(run.pk)
+    tasks.work_on_run(run.pk, hops=1)
+    assert passed_on == [{"run_id": run.pk, "hops": 1}]
