@@ -10,7 +10,7 @@ import codecs
 import socket
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -42,6 +42,7 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import close_old_connections
+from django.http import parse_cookie
 from django.utils import timezone
 from django.utils.http import parse_header_parameters
 
@@ -196,6 +197,51 @@ class RequestCounter:
 REQUESTS = RequestCounter()
 
 
+class Turns:
+    """So many turns at once. Senders who wait get one after the other, each for the first of its requests.
+
+    So a request waits for one of every other sender, however many each of them sends.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Have all turns free."""
+        self._free = count
+        # By sender, in the order in which they come next.
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def taken(self, sender: str) -> AsyncIterator[None]:
+        """Wait for a turn, and have it."""
+        if self._free:
+            self._free -= 1
+        else:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(sender, deque()).append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():
+                    self._pass_on()
+                raise
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            sender = next(iter(self._waiting))
+            turns = self._waiting.pop(sender)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[sender] = turns
+            # Who was cancelled while waiting needs none.
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
 class WholeRequests:
     """An ASGI application that passes requests on to a WSGI application once they have arrived whole."""
 
@@ -211,8 +257,7 @@ class WholeRequests:
         self._sleep, self._clock = sleep, clock
         self._application = application
         self._requests = requests
-        self._turns = asyncio.Semaphore(MAX_ANSWERED)
-        self._large_turns = asyncio.Semaphore(MAX_LARGE_ANSWERED)
+        self._turns, self._large_turns = Turns(MAX_ANSWERED), Turns(MAX_LARGE_ANSWERED)
         self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
         self._read_turns = asyncio.Semaphore(MAX_PIECES_READ)
@@ -272,7 +317,7 @@ class WholeRequests:
         length, longest = int(environ.get("CONTENT_LENGTH", 0)), SMALL_BODY_BYTES
         has_unknown_length = environ.pop("HTTP_TRANSFER_ENCODING", None) is not None
         if has_unknown_length or SMALL_BODY_BYTES < length <= MAX_BODY_BYTES:
-            async with self._thread() as run, self._turns:
+            async with self._turns.taken(_sender(environ)), self._thread() as run:
                 if await run(is_member, environ):
                     longest = MAX_BODY_BYTES
         if length > longest:
@@ -307,10 +352,14 @@ class WholeRequests:
         async with AsyncExitStack() as until_made:
             # Runs in this process yield from here on: while a thread takes the request over, too.
             with self._requests.counted():
-                async with self._large_turns if _is_large(environ) else nullcontext():
+                sender = _sender(environ)
+                is_large = _is_large(environ)
+                async with (
+                    self._large_turns.taken(sender) if is_large else nullcontext(),
+                    self._turns.taken(sender),
+                ):
                     run = await until_made.enter_async_context(self._thread())
-                    async with self._turns:
-                        head, content = await run(self._begin, environ)
+                    head, content = await run(self._begin, environ)
             wait_s, head = _take_wait(head)
             if wait_s and (not until or self._clock() < until):
                 return wait_s
@@ -401,6 +450,15 @@ class WholeRequests:
 
 def _is_large(environ: Environ) -> bool:
     return int(environ["CONTENT_LENGTH"]) > SMALL_BODY_BYTES or "HTTP_CONTENT_ENCODING" in environ
+
+
+def _sender(environ: Environ) -> str:
+    """Return what a request says of who sends it: its token, its session, or for nobody its address."""
+    secret = environ.get("HTTP_AUTHORIZATION", "").strip().partition(" ")[2].strip()
+    if secret:
+        return f"token {secret}"
+    session = parse_cookie(environ.get("HTTP_COOKIE", "")).get(settings.SESSION_COOKIE_NAME)
+    return f"session {session}" if session else f"address {environ['REMOTE_ADDR']}"
 
 
 def _take_wait(head: Head) -> tuple[float, Head]:

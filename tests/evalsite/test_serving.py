@@ -28,7 +28,7 @@ from tests.api.site import token_of
 from tests.support.factories import make_user
 
 FILE, STORED, PAGE, FORM, ERROR = "/results.jsonl", "/plotly.js", "/", "/form", "/error"
-IMPORT = "/import"
+IMPORT, SLOW = "/import", "/slow"
 UNCHANGED = "/app.css"
 LARGE = serving.SMALL_BODY_BYTES + 1
 
@@ -83,7 +83,8 @@ class Site:
         self.disks: list[Disk] = []
         self.environ: dict[str, Any] = {}
         self.body = b""
-        self.imports = 0
+        self.imports = self.slow = 0
+        self.may_end = threading.Semaphore(0)
         self.requests = RequestCounter()
 
     def __call__(
@@ -97,6 +98,10 @@ class Site:
         if environ["PATH_INFO"] == IMPORT:
             self.imports += 1
             self.is_made.wait()
+        if environ["PATH_INFO"] == SLOW:
+            self.slow += 1
+            self.may_end.acquire()
+            return [b"a slow page"]
         if environ["PATH_INFO"] == ERROR:
             raise BrokenError
         if environ["PATH_INFO"] == FILE or is_unchanged:
@@ -195,6 +200,7 @@ def run(test: Callable[[Site, WholeRequests], Coroutine[Any, Any, None]]) -> Non
         asyncio.run(within_time())
     finally:
         site.is_made.set()
+        site.may_end.release(100)
 
 
 @asynccontextmanager
@@ -485,6 +491,59 @@ def test_pages_are_answered_while_many_large_bodies_are(
             assert site.imports == serving.MAX_LARGE_ANSWERED
             site.is_made.set()
         assert {visit.status for visit in imports} == {200}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("sender", "other"),
+    [
+        ({"cookie": "n={n}; session=ann"}, {"cookie": "session=bob"}),
+        ({"authorization": "Bearer  ann", "cookie": "n={n}"}, {"authorization": "bearer bob"}),
+        ({"authorization": "Bearer ann"}, {"cookie": "session=ann"}),
+        ({"cookie": "n={n}"}, {"cookie": "session=ann"}),
+    ],
+    ids=["sessions", "tokens", "token-and-session", "nobody"],
+)
+def test_one_sender_of_many_requests_keeps_nobody_waiting_for_all_of_them(
+    settings: Any, sender: dict[str, str], other: dict[str, str]
+) -> None:
+    settings.SESSION_COOKIE_NAME = "session"
+
+    def visit(path: str, headers: dict[str, str], n: int = 0) -> Visit:
+        told = [(name.encode(), value.format(n=n).encode()) for name, value in headers.items()]
+        return Visit(path, headers=told)
+
+    async def test(site: Site, serve: WholeRequests) -> None:
+        many = [visit(SLOW, sender, n) for n in range(10 * MAX_ANSWERED)]
+        async with asked(serve, many):
+            await until(lambda: site.slow == MAX_ANSWERED)
+            async with asked(serve, [page := visit(PAGE, other)]):
+                await until(lambda: len(serve._turns._waiting) == 2)
+                site.may_end.release(2)
+            slow = site.slow
+            site.may_end.release(len(many))
+        assert page.content == b"a page"
+        assert slow <= MAX_ANSWERED + 2
+        assert {visit.status for visit in many} == {200}
+
+    run(test)
+
+
+def test_a_request_whose_client_has_gone_passes_its_turn_on() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        async with asked(serve, [Visit(SLOW) for _ in range(MAX_ANSWERED)]):
+            await until(lambda: site.slow == MAX_ANSWERED)
+            gone = [asyncio.create_task(Visit().to(serve)) for _ in range(3)]
+            await until(lambda: [*map(len, serve._turns._waiting.values())] == [3])
+            gone[0].cancel()
+            site.may_end.release()
+            await until(lambda: site.environ["PATH_INFO"] == PAGE)
+            gone[1].cancel()
+            await asyncio.wait(gone)
+            site.may_end.release(MAX_ANSWERED)
+        for _ in range(2 * MAX_ANSWERED):
+            assert (await Visit().to(serve)).content == b"a page"
 
     run(test)
 
