@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
+from evaluators.templatetags.figures import counted
 from runs.models.database import database_now
 from runs.models.runs import LEASE
 from runs.models.suites import Suite
@@ -127,3 +128,10 @@ class RetentionRule(models.Model):
     def __str__(self) -> str:
         """Return whose rule it is."""
         return str(self.suite) if self.suite_id else "the site"
+
+    @property
+    def kept(self) -> str:
+        """Return what it keeps, such as "outputs for 30 days and details for 90 days"."""
+        days = {"outputs": self.outputs_days, "details": self.details_days}
+        texts = [f"{what} for {counted(number, 'day')}" for what, number in days.items() if number]
+        return " and ".join(texts) or "everything"

@@ -11,7 +11,6 @@ from django.contrib.auth.models import User
 from django.http import QueryDict
 
 from evaluators.models import AuditEntry
-from evaluators.templatetags.figures import counted
 from runs.models.removals import Removal, RemovalPart
 from runs.models.suites import Suite
 from runs.retention.queries import Hold, Selection, site_rule, suite_rule
@@ -104,14 +103,8 @@ class RetentionForm(forms.Form):
         own = suite_rule(suite) if suite is not None else None
         rule = own or site_rule()
         initial = {name: getattr(rule, name) for name in ("outputs_days", "details_days")}
-        kept = {"outputs": rule.outputs_days, "details": rule.details_days}
-        texts = [f"{what} {counted(days, 'day')}" for what, days in kept.items() if days]
         is_followed = suite is not None and own is None
-        self._now = (
-            "follows that of the site"
-            if is_followed
-            else f"keeps {' and '.join(texts) or 'everything'}"
-        )
+        self._now = "follows that of the site" if is_followed else f"keeps {rule.kept}"
         follows = "own" if own else "site"
         super().__init__(data, initial={**initial, "follows": follows, "seen": self._now})
         self.suite = suite

@@ -364,7 +364,9 @@ def test_a_rule_that_somebody_else_changed_is_not_replaced_unseen(
     refused = admin_client.post(action, sent)
     assert refused.status_code == 422
     assert "changed by ann after you opened the form" in text_of(refused)
-    assert "It keeps outputs 30 days and details 365 days now" in text_of(refused)
+    assert "It keeps outputs for 30 days and details for 365 days now" in text_of(refused)
+    if slug:
+        assert "The site keeps everything" in text_of(refused)
     rule = RetentionRule.objects.get(suite=suite)
     assert (rule.outputs_days, rule.details_days) == (30, 365)
     sent["seen"] = refused.context["form"]["seen"].value()
