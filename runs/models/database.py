@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache, lru_cache, partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import Any
 
 from django.db import Error, connection, models
@@ -224,23 +224,41 @@ COPIED_AT_ONCE = 400
 
 
 def copy_rows(
-    model: type[models.Model], columns: Sequence[str], new_ids: Mapping[int, int], *, key: str
+    model: type[models.Model],
+    columns: Sequence[str],
+    pairs: Iterable[Sequence[Any]],
+    *,
+    key: tuple[str, ...],
+    merged: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Copy the columns of rows inside the database; `new_ids` are values of `key` by those of the rows to copy."""
-    table, (owner, *names), _ = _columns(model, (key, *columns), connection.vendor)
-    ids = list(new_ids.items())
-    for start in range(0, len(ids), COPIED_AT_ONCE):
-        # Listing the pairs keeps the database from searching whole runs for them.
-        some = ids[start : start + COPIED_AT_ONCE]
-        pairs = ", ".join(["(%s, %s)"] * len(some))
+    """Copy the columns of rows inside the database; a pair is the `key` of a row to copy, then that of its copy.
+
+    `merged` has what objects in JSON columns of the copies have in addition.
+    """
+    vendor = connection.vendor
+    table, names, _ = _columns(model, (*key, *columns), vendor)
+    owners, copied = names[: len(key)], names[len(key) :]
+    merge = "old.{} || %s::jsonb" if vendor == "postgresql" else "JSON_PATCH(old.{}, %s)"
+    added = {name: ENCODE(value) for name, value in (merged or {}).items()}
+    values = [
+        (merge if column in added else "old.{}").format(name)
+        for column, name in zip(columns, copied, strict=True)
+    ]
+    more = [added[column] for column in columns if column in added]
+    old, new = ([f"{side}_{place}" for place in range(len(key))] for side in ("old", "new"))
+    same = " AND ".join(f"old.{name} = pairs.{own}" for name, own in zip(owners, old, strict=True))
+    marks = f"({', '.join(['%s'] * 2 * len(key))})"
+    rest = iter(pairs)
+    # Listing the pairs keeps the database from searching whole runs for them.
+    while some := list(islice(rest, COPIED_AT_ONCE)):
         statement = (
-            f"WITH pairs (source_id, new_id) AS (VALUES {pairs}) "  # noqa: S608 - names of columns
-            f"INSERT INTO {table} ({owner}, {', '.join(names)}) "
-            f"SELECT pairs.new_id, {', '.join(f'old.{name}' for name in names)} "
-            f"FROM pairs JOIN {table} old ON old.{owner} = pairs.source_id"
+            f"WITH pairs ({', '.join([*old, *new])}) AS (VALUES {', '.join([marks] * len(some))}) "  # noqa: S608 - names of columns
+            f"INSERT INTO {table} ({', '.join(names)}) "
+            f"SELECT {', '.join([*(f'pairs.{own}' for own in new), *values])} "
+            f"FROM pairs JOIN {table} old ON {same}"
         )
         with connection.cursor() as cursor:
-            cursor.execute(statement, [pk for pair in some for pk in pair])
+            cursor.execute(statement, [*chain.from_iterable(some), *more])
 
 
 def delete_rows(rows: models.QuerySet[Any]) -> int:

@@ -6,8 +6,8 @@ copied inside the database when the run starts, so that reruns and removals of t
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.db import transaction
 from evaluators.models import ZERO_USD
 from evaluators.templatetags.figures import counted, thousands
 from runs.engine.plan import BASELINE, CHANGED, JUDGED_AGAIN
-from runs.models.database import copy_rows, database_now, insert_rows
+from runs.models.database import copy_rows, database_now
 from runs.models.results import (
     Artifact,
     ComparedOutput,
@@ -27,11 +27,11 @@ from runs.models.results import (
 )
 from runs.models.runs import Campaign, Run, RunEvent
 from runs.models.stored import SCORE_COLUMNS
-from runs.models.suites import Case
 from runs.queue import queue_workers
 from runs.running.baselines import copy_baseline_outputs
 from runs.running.judging_plan import (
     CannotJudgeAgainError,
+    JudgingPlan,
     JudgingRequest,
     ResultToJudge,
     plan_judging,
@@ -50,10 +50,10 @@ from runs.running.services import (
 from runs.specs.external_scores import COLUMNS as EXTERNAL_COLUMNS
 from runs.suites.services import lock_suite
 
-BATCH = 200
 RESULT = "result_id"
+SCORE_KEY = (RESULT, "path")
 OUTPUT_COLUMNS = ("text", "messages", "trace", "usage", "outcomes")
-# Columns of a score that say what it cost: a score that is kept costs nothing.
+# Columns of a score that say what it cost.
 PAID = ("input_tokens", "output_tokens", "cost_usd", "latency_ms")
 KEPT = "kept"
 
@@ -77,22 +77,31 @@ def judge_again(
         raise CannotJudgeAgainError(
             "Runs of several suites cannot be judged again together. Name runs of one suite."
         )
-    ids = list(dict.fromkeys(source.pk for source in sources))
+    if earlier := started_before(form_key, by):
+        return earlier
+
+    def plan(source: Run) -> JudgingPlan:
+        return plan_judging(source, request, by)
+
+    early: list[EarlyPlan] = []
+    for pk in dict.fromkeys(source.pk for source in sources):
+        early.append(EarlyPlan.make(pk, plan))
+        check_size(sum(len(planned.judging.results) for planned in early))
     with transaction.atomic():
         suite = lock_suite(sources[0].suite)
         if earlier := started_before(form_key, by):
             return earlier
         campaign = None
-        if len(ids) > 1:
+        if len(early) > 1:
             name = request.note.strip()[:MAX_NAME_LENGTH]
             campaign = Campaign.objects.create(suite=suite, name=name, created_by=by)
         runs = []
-        for pk in ids:
-            run = _start(hold_source(pk), request, by=by, owner_id=owner_id)
+        for planned in early:
+            judging = planned.hold()
+            run = _start(judging, request, by=by, owner_id=owner_id)
             run.campaign = campaign
             run.save()
-            source = f"{suite.slug} #{run.snapshot[JUDGED_AGAIN]['run']}"
-            audit_start(run, suite, by, form_key, outputs_of=source)
+            audit_start(run, suite, by, form_key, outputs_of=f"{suite.slug} {judging.source}")
             if not owner_id:
                 transaction.on_commit(partial(queue_workers, run))
             runs.append(run)
@@ -100,16 +109,54 @@ def judge_again(
     return runs
 
 
-def hold_source(pk: int) -> Run:
-    """Return a run that cannot change until the transaction ends: reruns and removals hold it, too."""
-    if Run.objects.hold_if_there(pk) is None:
+@dataclass(frozen=True, slots=True)
+class EarlyPlan:
+    """A plan that is made before the transaction that needs it.
+
+    Planning takes long, and on SQLite nobody else can write during a transaction.
+    """
+
+    judging: JudgingPlan
+    version: tuple[Any, ...]
+    plan: Callable[[Run], JudgingPlan]
+
+    @classmethod
+    def make(cls, pk: int, plan: Callable[[Run], JudgingPlan]) -> EarlyPlan:
+        """Plan for a run; raises CannotJudgeAgainError for a deleted one."""
+        source = _read(pk)
+        version = _version(source)
+        return cls(plan(source), version, plan)
+
+    def hold(self) -> JudgingPlan:
+        """Return the plan, made anew if the run or its suite changed since.
+
+        The run cannot change until the transaction ends: reruns and removals hold it, too.
+        """
+        pk = self.judging.source.pk
+        Run.objects.hold_if_there(pk)
+        source = _read(pk)
+        if _version(source) != self.version:
+            return self.plan(source)
+        return replace(self.judging, source=source)
+
+
+def _read(pk: int) -> Run:
+    source = Run.objects.select_related("suite__judge").filter(pk=pk).first()
+    if source is None:
         raise CannotJudgeAgainError("A run whose outputs were to be judged again was deleted.")
-    return Run.objects.select_related("suite__judge").get(pk=pk)
+    return source
 
 
-def _start(source: Run, request: JudgingRequest, *, by: User | None, owner_id: str) -> Run:
-    judging = plan_judging(source, request, by)
-    plan, count = judging.plan, len(judging.results)
+def _version(source: Run) -> tuple[Any, ...]:
+    """Return values of which one changes with everything of a run and its suite that a plan follows from."""
+    suite = source.suite
+    removed = source.removal_id, source.outputs_removed_at, source.details_removed_at
+    rules = suite.version, suite.version_stamp, suite.archived_at, suite.baseline_run_id
+    return source.status, source.finished_at, source.results_version, removed, rules
+
+
+def _start(judging: JudgingPlan, request: JudgingRequest, *, by: User | None, owner_id: str) -> Run:
+    source, plan, count = judging.source, judging.plan, len(judging.results)
     check_budget(plan, request.budget_usd)
     snapshot = plan.as_json() | {
         JUDGED_AGAIN: {
@@ -125,7 +172,7 @@ def _start(source: Run, request: JudgingRequest, *, by: User | None, owner_id: s
     )
     run = create_run(source.suite, source.target, plan, limits, len(judging.cases), count, snapshot)
     run.source_run, run.created_by, run.external_names = source, by, source.external_names
-    draft = f"by draft of v{judging.rules.number}" if request.draft is not None else ""
+    draft = f"by draft of v{plan.suite['version']}" if request.draft is not None else ""
     run.note = ", ".join(filter(None, (draft, request.note)))[:300]
     run.run_cost_usd = sum((row.run_cost_usd or ZERO_USD for row in judging.results), ZERO_USD)
     if owner_id:
@@ -143,14 +190,14 @@ def _start(source: Run, request: JudgingRequest, *, by: User | None, owner_id: s
 
 def write_results(
     run: Run,
-    cases: Sequence[Case],
+    cases: Sequence[int],
     results: Sequence[ResultToJudge],
     *,
     copies_baseline: bool = True,
 ) -> None:
     """Create the waiting results with the outputs of their sources and the scores that are kept.
 
-    A source may have several, one after the other. With `copies_baseline` they are compared with the same outputs.
+    A source may have several. With `copies_baseline` they are compared with the same outputs.
     """
     create_results(
         run,
@@ -160,39 +207,21 @@ def write_results(
     )
     places = run.results.order_by().values_list("case_id", "repetition", "pk")
     ids = {(case, repetition): pk for case, repetition, pk in places}
-    copies: list[dict[int, int]] = []
-    made: Counter[int] = Counter()
-    for row in results:
-        if made[row.source] == len(copies):
-            copies.append({})
-        copies[made[row.source]][row.source] = ids[row.case, row.repetition]
-        made[row.source] += 1
+    pairs = [(row.source, ids[row.case, row.repetition]) for row in results]
     columns = ("source", "name", *EXTERNAL_COLUMNS, "pushed_at")
-    for new_ids in copies:
-        copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids, key=RESULT)
-        copy_rows(Artifact, ("path", "content_id"), new_ids, key=RESULT)
-        if copies_baseline:
-            copy_rows(ComparedOutput, ("repetition", "text", "problem"), new_ids, key=RESULT)
-        copy_rows(ExternalScore, columns, new_ids, key=RESULT)
-    for start in range(0, len(results), BATCH):
-        batch = results[start : start + BATCH]
-        insert_rows(EvaluatorScore, SCORE_COLUMNS, _kept_rows(batch, ids))
+    copy_rows(ResultOutput, OUTPUT_COLUMNS, pairs, key=(RESULT,))
+    copy_rows(Artifact, ("path", "content_id"), pairs, key=(RESULT,))
+    if copies_baseline:
+        copy_rows(ComparedOutput, ("repetition", "text", "problem"), pairs, key=(RESULT,))
+    copy_rows(ExternalScore, columns, pairs, key=(RESULT,))
+    scores = (
+        (source, old, new, path)
+        for row, (source, new) in zip(results, pairs, strict=True)
+        for path, old in row.kept.items()
+    )
+    # A score that is kept costs nothing here.
+    copied = [name for name in SCORE_COLUMNS if name not in {*SCORE_KEY, *PAID}]
+    kept = {"details": {KEPT: True}}
+    copy_rows(EvaluatorScore, copied, scores, key=SCORE_KEY, merged=kept)
     # What the target cost is known already.
-    run.cases.refresh(run.pk, [case.pk for case in cases])
-
-
-def _kept_rows(
-    results: Sequence[ResultToJudge], ids: Mapping[tuple[int, int], int]
-) -> Iterator[Sequence[Any]]:
-    """Yield the rows of the scores that are kept, which cost nothing here; `ids` are by case and repetition."""
-    places: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
-    for result in results:
-        for path, old in result.kept.items():
-            places[result.source, old].append((ids[result.case, result.repetition], path))
-    rows = EvaluatorScore.objects.filter(result__in=[result.source for result in results])
-    for values in rows.order_by("result_id", "position").values_list(*SCORE_COLUMNS):
-        row = dict(zip(SCORE_COLUMNS, values, strict=True))
-        for pk, path in places[row[RESULT], row["path"]]:
-            taken = {RESULT: pk, "path": path, **dict.fromkeys(PAID)}
-            taken["details"] = {**row["details"], KEPT: True}
-            yield tuple((row | taken).values())
+    run.cases.refresh(run.pk, cases)

@@ -151,13 +151,13 @@ class EvaluatorPlan:
 class JudgingPlan:
     """Which results of a run are judged again, `total` being all that were chosen, and which scores are kept.
 
+    The results are in the order of the suite.
     `left_out` has the keys of cases by reason, one for each result.
     """
 
     source: Run
     plan: Plan
     changed: Sequence[Mapping[str, Any]]
-    rules: JudgingRules
     results: Sequence[ResultToJudge]
     total: int
     left_out: Mapping[str, Sequence[str]]
@@ -166,10 +166,9 @@ class JudgingPlan:
     concurrency: int
 
     @property
-    def cases(self) -> Sequence[Case]:
-        """Return the cases of the new run in the order of the suite."""
-        wanted = {result.case for result in self.results}
-        return [case for case in self.rules.cases if case.pk in wanted]
+    def cases(self) -> Sequence[int]:
+        """Return the ids of the cases of the new run in the order of the suite."""
+        return list(dict.fromkeys(result.case for result in self.results))
 
     @property
     def left_out_texts(self) -> list[str]:
@@ -233,7 +232,6 @@ def plan_judging(source: Run, request: JudgingRequest, by: User | None) -> Judgi
         source=source,
         plan=plan,
         changed=applied.changed,
-        rules=rules,
         results=planned,
         total=total,
         left_out=left_out,

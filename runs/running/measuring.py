@@ -25,12 +25,11 @@ from runs.models.runs import Run, RunEvent
 from runs.models.suites import Case
 from runs.queue import queue_workers
 from runs.running.checks import check_scripts, check_trees
-from runs.running.judging_again import hold_source, write_results
+from runs.running.judging_again import EarlyPlan, write_results
 from runs.running.judging_plan import (
     CannotJudgeAgainError,
     Decisions,
     JudgingPlan,
-    JudgingRules,
     SourceResult,
     check_source,
 )
@@ -83,17 +82,10 @@ def plan_measuring(source: Run, request: MeasuringRequest, by: User | None) -> J
     if not calls:
         raise CannotJudgeAgainError(f"Run {source} asks no judge, so there is none to measure.")
     _check_judges(plan.models)
-    in_order = {row.case: row.position for row in drawn}
     return JudgingPlan(
         source=source,
         plan=plan,
         changed=(),
-        rules=JudgingRules(
-            number=source.suite_version,
-            spec=source.suite.spec,
-            cases=sorted(cases, key=lambda case: in_order[case.pk]),
-            files=plan.files,
-        ),
         results=results,
         total=eligible,
         left_out={},
@@ -107,12 +99,19 @@ def measure_judge(
     source: Run, request: MeasuringRequest, *, by: User | None, form_key: str = ""
 ) -> Run:
     """Start the measurement as a run and queue it; a form that is sent twice starts one. Raises DomainError."""
+    if earlier := started_before(form_key, by):
+        return earlier[0]
+
+    def plan(source: Run) -> JudgingPlan:
+        return plan_measuring(source, request, by)
+
+    planned = EarlyPlan.make(source.pk, plan)
     with transaction.atomic():
         suite = lock_suite(source.suite)
         if earlier := started_before(form_key, by):
             return earlier[0]
-        source = hold_source(source.pk)
-        judging = plan_measuring(source, request, by)
+        judging = planned.hold()
+        source = judging.source
         check_budget(judging.plan, request.budget_usd)
         drawn = len({row.source for row in judging.results})
         kept = {name: value for name, value in source.snapshot.items() if name not in DROPPED}

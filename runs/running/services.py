@@ -226,7 +226,8 @@ def start_run(
             for position, case in enumerate(cases)
             for repetition in range(1, run.repetitions + 1)
         )
-        create_results(run, cases, ("case_id", "position", "repetition", "awaits_output"), values)
+        columns = ("case_id", "position", "repetition", "awaits_output")
+        create_results(run, [case.pk for case in cases], columns, values)
         copy_baseline_outputs(run, plan)
         if owner_id:
             run.assign_to(owner_id, now=database_now())
@@ -356,11 +357,11 @@ def create_run(
 
 def create_results(
     run: Run,
-    cases: Sequence[Case],
+    cases: Sequence[int],
     names: Sequence[str],
     values: Iterable[Sequence[Any]],
 ) -> None:
-    """Create the waiting results of a run, with these columns of each, and the states of its cases."""
+    """Create the waiting results of a run, with these columns of each, and the states of its cases, named by id."""
     fields = [field for field in Result._meta.concrete_fields if not field.primary_key]
     columns = [field.attname for field in fields]
     row = [None if field.null else field.get_default() for field in fields]
@@ -374,7 +375,7 @@ def create_results(
             yield row
 
     insert_rows(Result, columns, rows())
-    RunCase.objects.add_open(run, ((case.pk, place) for place, case in enumerate(cases)))
+    RunCase.objects.add_open(run, ((case, place) for place, case in enumerate(cases)))
 
 
 # A form that is sent again after this many starts by the same user counts as a new one.

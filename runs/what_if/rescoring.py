@@ -338,13 +338,13 @@ def _stage(rescored: RescoredResult, reason: str) -> str:
 
 def _copy(new_ids: Mapping[int, int], rescored: Mapping[int, RescoredResult]) -> None:
     """Copy outputs, files and reviews, and the scores of results without new ones, inside the database."""
-    copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids, key=RESULT)
-    copy_rows(Artifact, ("path", "content_id"), new_ids, key=RESULT)
-    copy_rows(ComparedOutput, ("repetition", "text", "problem"), new_ids, key=RESULT)
-    copy_rows(Review, REVIEW_COLUMNS, new_ids, key=RESULT)
+    copy_rows(ResultOutput, OUTPUT_COLUMNS, new_ids.items(), key=(RESULT,))
+    copy_rows(Artifact, ("path", "content_id"), new_ids.items(), key=(RESULT,))
+    copy_rows(ComparedOutput, ("repetition", "text", "problem"), new_ids.items(), key=(RESULT,))
+    copy_rows(Review, REVIEW_COLUMNS, new_ids.items(), key=(RESULT,))
     columns = [name for name in SCORE_COLUMNS if name != RESULT]
-    unchanged = {old: new for old, new in new_ids.items() if old not in rescored}
-    copy_rows(ScoreRow, columns, unchanged, key=RESULT)
+    unchanged = [pair for pair in new_ids.items() if pair[0] not in rescored]
+    copy_rows(ScoreRow, columns, unchanged, key=(RESULT,))
 
 
 def _write_scores(new_ids: Mapping[int, int], rescored: Mapping[int, RescoredResult]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import AuditEntry
 from runs.costs import run_costs
@@ -20,9 +23,15 @@ from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case, SuiteVersion
 from runs.results.files import result_lines
+from runs.running import judging_again
 from runs.running.judging_again import judge_again
 from runs.running.judging_estimate import estimate_judging
-from runs.running.judging_plan import CannotJudgeAgainError, JudgingRequest, plan_judging
+from runs.running.judging_plan import (
+    CannotJudgeAgainError,
+    JudgingPlan,
+    JudgingRequest,
+    plan_judging,
+)
 from runs.running.retrying import CannotResumeError, resume_run, retry_results
 from runs.running.services import start_run
 from runs.suites.drafts import get_draft
@@ -98,6 +107,8 @@ def test_only_the_changed_evaluator_is_judged_and_everything_else_is_kept_rows(
     foreign = {"source": "ragas", "name": "faithful", "score": 0.4, "value": 0.4}
     first = source.results.get(case__key="C-0", repetition=1)
     first.external_scores.create(**foreign, pushed_at=database_now())
+    details = {"none": None, "naïve": [1.50, "“'%s"], "deep": {"none": None}}
+    first.scores.filter(path="right").update(details=details)
     change_suite(source.suite, tree=tree(JUDGED, STRICTER, CHECK))
     requests = len(model_server.requests)
     plan = plan_judging(source, JudgingRequest(), None)
@@ -121,6 +132,13 @@ def test_only_the_changed_evaluator_is_judged_and_everything_else_is_kept_rows(
     assert run.evaluation_cost_usd == 4 * CALL_USD
     taken = EvaluatorScore.objects.filter(result__run=run, path="right")
     assert set(taken.values_list("cost_usd", "details__kept")) == {(None, True)}
+    by_place = ("result__case__key", "result__repetition")
+    columns = ("state", "score", "raw_score", "weight", "position", "kind", "reasoning", "findings")
+    earlier = EvaluatorScore.objects.filter(result__run=source, path="right").order_by(*by_place)
+    assert list(taken.order_by(*by_place).values_list(*columns)) == list(
+        earlier.values_list(*columns)
+    )
+    assert taken.order_by(*by_place)[0].details == details | {"kept": True}
     fresh = EvaluatorScore.objects.filter(result__run=run, path="tone")
     assert set(fresh.values_list("cost_usd", "details__kept")) == {(CALL_USD, None)}
     for old in source.results.select_related("output"):
@@ -310,6 +328,91 @@ def test_the_scores_of_another_tool_are_never_kept(judged: Callable[..., Run]) -
     assert (run.status, run.imported_from) == ("completed", "")
 
 
+@pytest.fixture
+def planning(monkeypatch: pytest.MonkeyPatch) -> Planning:
+    """Watch the planning of what is started."""
+    watched = Planning()
+
+    def plan(*args: Any) -> JudgingPlan:
+        watched.inside.append(connection.in_atomic_block)
+        judging = plan_judging(*args)
+        if watched.after is not None:
+            change, watched.after = watched.after, None
+            change()
+        return judging
+
+    monkeypatch.setattr(judging_again, "plan_judging", plan)
+    return watched
+
+
+@dataclass(slots=True)
+class Planning:
+    """Whether each planning was part of a transaction, and what happens after the next one."""
+
+    inside: list[bool] = field(default_factory=list)
+    after: Callable[[], None] | None = None
+
+
+def test_planning_is_no_part_of_the_transaction_whose_statements_do_not_grow_with_the_results(
+    judged: Callable[..., Run], planning: Planning
+) -> None:
+    source = judged(12)
+    counts = []
+    for keys in (["C-0"], None):
+        with CaptureQueriesContext(connection) as queries:
+            judge_again([source], JudgingRequest(keys=keys, concurrency=1), by=None)
+        begins = [query["sql"].startswith("BEGIN") for query in queries]
+        counts.append(len(begins) - begins.index(True))
+    assert planning.inside == [False, False]
+    assert counts[1] <= counts[0] < 40
+
+
+@pytest.mark.each_database
+@pytest.mark.writes_results
+def test_a_source_that_changed_since_it_was_planned_is_planned_again(
+    judged: Callable[..., Run], planning: Planning
+) -> None:
+    source = judged(2)
+    suite = source.suite
+
+    def lose_a_score() -> None:
+        lost = source.results.get(case__key="C-1")
+        lost.scores.filter(path="tone").update(state="unscored", score=None)
+        Run.objects.filter(pk=source.pk).update(leaf_scores=None)
+        source.cases.refresh(source.pk, [lost.case_id])
+
+    def save_a_version() -> None:
+        change_suite(suite, tree=tree(JUDGED, STRICTER, CHECK))
+        suite.version = 2
+        suite.save()
+        SuiteVersion.objects.create(suite=suite, number=2, content_hash="2", content=suite.content)
+
+    def edit_a_case() -> None:
+        # An edit may join the current version, which keeps its number.
+        suite.cases.filter(key="C-0").update(is_current=False)
+        suite.versions.filter(number=2).update(content_hash="3")
+
+    def rerun() -> None:
+        Run.objects.filter(pk=source.pk).update(status="running")
+
+    planning.after = lose_a_score
+    assert asked(judge(source)) == [("C-1", "tone")]
+    planning.after = save_a_version
+    run = judge(source)
+    assert (run.suite_version, asked(run)) == (2, [("C-0", "tone"), ("C-1", "tone")])
+    planning.after = edit_a_case
+    assert asked(judge(source)) == [("C-1", "tone")]
+    assert planning.inside == [False, True] * 3
+    planning.after = rerun
+    with pytest.raises(CannotJudgeAgainError, match="#1 is still running"):
+        judge_again([source], JudgingRequest(), by=None)
+    Run.objects.filter(pk=source.pk).update(status="completed")
+    planning.after = lambda: Run.objects.filter(pk=source.pk).update(is_deleted=True)
+    with pytest.raises(CannotJudgeAgainError, match="was deleted"):
+        judge_again([source], JudgingRequest(), by=None)
+    assert Run.objects.count() == 3
+
+
 def test_runs_that_changed_or_cannot_be_judged_are_refused(judged: Callable[..., Run]) -> None:
     source = judged(1)
     Run.objects.filter(pk=source.pk).update(status="running")
@@ -330,6 +433,8 @@ def test_a_form_that_is_sent_twice_judges_once_and_several_runs_are_a_campaign(
     again.refresh_from_db()
     for _ in range(2):
         runs = judge_again([source, again], JudgingRequest(note="all"), by=mira, form_key="k")
+    Run.objects.filter(pk=source.pk).update(status="running")
+    assert judge_again([source, again], JudgingRequest(), by=mira, form_key="k") == runs
     assert [run.source_run_id for run in runs] == [source.pk, again.pk]
     assert runs[0].campaign.name == "all"
     assert Run.objects.filter(source_run__isnull=False).count() == 2
