@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
@@ -64,10 +65,21 @@ class CaseStateChoice(models.TextChoices):
 class RunCaseQuerySet(models.QuerySet["RunCase"]):
     """The cases of runs."""
 
-    def add_open(self, run: Run, cases: Iterable[tuple[int, int]]) -> None:
-        """Add cases by id and position, with all their repetitions open."""
-        columns = ("run_id", "case_id", "position", "executions")
-        insert_rows(RunCase, columns, ((run.pk, *case, run.repetitions) for case in cases))
+    def add_open(
+        self,
+        run: Run,
+        cases: Iterable[tuple[int, int]],
+        paid: Mapping[int, Sequence[Decimal | None]] | None = None,
+    ) -> None:
+        """Add cases by id and position, with all their repetitions open.
+
+        `paid` has by id what the target has cost in each repetition, where it was asked before.
+        """
+        usual = (None,) * run.repetitions
+        costs = paid or {}
+        columns = ("run_id", "case_id", "position", "executions", "run_cost_usd")
+        rows = ((run.pk, *case, costs.get(case[0], usual)) for case in cases)
+        insert_rows(RunCase, columns, ((*row, len(some), sum_known(some)) for *row, some in rows))
 
     def refresh(
         self, run_id: int, cases: Iterable[int], *, policy: PolicySpec | None = None

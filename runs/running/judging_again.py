@@ -6,8 +6,10 @@ copied inside the database when the run starts, so that reruns and removals of t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -170,7 +172,7 @@ def _start(judging: JudgingPlan, request: JudgingRequest, *, by: User | None, ow
     limits = Limits(
         source.repetitions, judging.concurrency, request.budget_usd, request.max_minutes
     )
-    run = create_run(source.suite, source.target, plan, limits, len(judging.cases), count, snapshot)
+    run = create_run(source.suite, source.target, plan, limits, judging.case_count, count, snapshot)
     run.source_run, run.created_by, run.external_names = source, by, source.external_names
     draft = f"by draft of v{plan.suite['version']}" if request.draft is not None else ""
     run.note = ", ".join(filter(None, (draft, request.note)))[:300]
@@ -178,7 +180,7 @@ def _start(judging: JudgingPlan, request: JudgingRequest, *, by: User | None, ow
     if owner_id:
         run.assign_to(owner_id, now=database_now())
     is_same_baseline = plan.baseline == source.snapshot.get(BASELINE)
-    write_results(run, judging.cases, judging.results, copies_baseline=is_same_baseline)
+    write_results(run, judging.results, copies_baseline=is_same_baseline)
     copy_baseline_outputs(run, plan)
     who = f" by {user_name(by)}" if by is not None else ""
     text = f"{thousands(count)} of {counted(judging.total, 'result')} of run {source} judged again{who}"
@@ -189,21 +191,22 @@ def _start(judging: JudgingPlan, request: JudgingRequest, *, by: User | None, ow
 
 
 def write_results(
-    run: Run,
-    cases: Sequence[int],
-    results: Sequence[ResultToJudge],
-    *,
-    copies_baseline: bool = True,
+    run: Run, results: Sequence[ResultToJudge], *, copies_baseline: bool = True
 ) -> None:
     """Create the waiting results with the outputs of their sources and the scores that are kept.
 
-    A source may have several. With `copies_baseline` they are compared with the same outputs.
+    They are in the order of the suite. A source may have several. With `copies_baseline` they are compared with the
+    same outputs.
     """
+    paid: dict[int, list[Decimal | None]] = defaultdict(list)
+    for row in results:
+        paid[row.case].append(row.run_cost_usd)
     create_results(
         run,
-        cases,
+        paid,
         ("case_id", "position", "repetition", "keeps_output", "retry_paths", "run_cost_usd"),
         ((row.case, row.position, row.repetition, True, [], row.run_cost_usd) for row in results),
+        paid=paid,
     )
     places = run.results.order_by().values_list("case_id", "repetition", "pk")
     ids = {(case, repetition): pk for case, repetition, pk in places}
@@ -223,5 +226,3 @@ def write_results(
     copied = [name for name in SCORE_COLUMNS if name not in {*SCORE_KEY, *PAID}]
     kept = {"details": {KEPT: True}}
     copy_rows(EvaluatorScore, copied, scores, key=SCORE_KEY, merged=kept)
-    # What the target cost is known already.
-    run.cases.refresh(run.pk, cases)

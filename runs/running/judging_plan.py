@@ -166,9 +166,9 @@ class JudgingPlan:
     concurrency: int
 
     @property
-    def cases(self) -> Sequence[int]:
-        """Return the ids of the cases of the new run in the order of the suite."""
-        return list(dict.fromkeys(result.case for result in self.results))
+    def case_count(self) -> int:
+        """Return how many cases the new run has."""
+        return len({result.case for result in self.results})
 
     @property
     def left_out_texts(self) -> list[str]:

@@ -132,11 +132,11 @@ def measure_judge(
         )
         count = len(judging.results)
         run = create_run(
-            suite, source.target, judging.plan, limits, len(judging.cases), count, snapshot
+            suite, source.target, judging.plan, limits, judging.case_count, count, snapshot
         )
         run.source_run, run.created_by, run.external_names = source, by, source.external_names
         run.save()
-        write_results(run, judging.cases, judging.results)
+        write_results(run, judging.results)
         who = f" by {user_name(by)}" if by is not None else ""
         text = (
             f"{counted(drawn, 'result')} of {judging.total} of run {source} drawn{who}, to be judged "

@@ -357,11 +357,16 @@ def create_run(
 
 def create_results(
     run: Run,
-    cases: Sequence[int],
+    cases: Iterable[int],
     names: Sequence[str],
     values: Iterable[Sequence[Any]],
+    *,
+    paid: Mapping[int, Sequence[Decimal | None]] | None = None,
 ) -> None:
-    """Create the waiting results of a run, with these columns of each, and the states of its cases, named by id."""
+    """Create the waiting results of a run, with these columns of each, and the states of its cases, named by id.
+
+    `paid` is that of `RunCase.objects.add_open`.
+    """
     fields = [field for field in Result._meta.concrete_fields if not field.primary_key]
     columns = [field.attname for field in fields]
     row = [None if field.null else field.get_default() for field in fields]
@@ -375,7 +380,7 @@ def create_results(
             yield row
 
     insert_rows(Result, columns, rows())
-    RunCase.objects.add_open(run, ((case, place) for place, case in enumerate(cases)))
+    RunCase.objects.add_open(run, ((case, place) for place, case in enumerate(cases)), paid)
 
 
 # A form that is sent again after this many starts by the same user counts as a new one.
