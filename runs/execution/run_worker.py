@@ -548,6 +548,8 @@ class RunLoop:
                 self._leases.take(job.claim for job in jobs)
                 for job in jobs:
                     self._waiting.put_nowait(job)
+                # Each may hold an output of megabytes, until it is executed.
+                del job, jobs
             await self._needs_refill.wait()
         self._is_all_claimed = True
         self._waiting.put_nowait(None)
@@ -570,6 +572,7 @@ class RunLoop:
                     self._waiting.put_nowait(None)
                     return
                 await self._consume_job(job)
+                del job
         finally:
             self._consumers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
