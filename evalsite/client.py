@@ -33,8 +33,8 @@ SERVER, TOKEN = "EVALSITE_SERVER", "EVALSITE_TOKEN"
 TARGET = "python"
 CONCURRENCY = 8
 BATCH, PAGE = 50, 500
-# The site takes bodies of 32 MB.
-MAX_BATCH_LENGTH, MAX_OUTPUT_LENGTH = 8_000_000, 30_000_000
+# The site takes 16 MB of JSON.
+MAX_BATCH_LENGTH, MAX_OUTPUT_LENGTH = 8_000_000, 16_000_000
 PUSH_EVERY_S = 0.5
 POLL_EVERY_S = 1.0
 WAIT_S, LOOK_S, TIMEOUT_S = 30, 2, 60.0
@@ -470,7 +470,7 @@ def batches(outputs: Iterable[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[s
         size = len(json.dumps(output))
         if size > MAX_OUTPUT_LENGTH:
             place = {name: output[name] for name in ("case", "repetition")}
-            output = {**place, "error": f"The output has {size // 1_000_000} MB; 30 is the limit."}
+            output = {**place, "error": f"The output has {size // 1_000_000} MB; 16 is the limit."}
             size = 0
         if batch and (len(batch) == BATCH or length + size > MAX_BATCH_LENGTH):
             yield batch

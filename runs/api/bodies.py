@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 
+from evaluators.model_calls.bodies import MAX_REPLY_BYTES
 from evaluators.reading.json import read_json
 from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.costs import ZERO_BUDGET
@@ -44,9 +45,8 @@ class BodyTooLarge(APIException):
     status_code = 413
 
 
-def read_stream(stream: IO[Any]) -> bytes:
+def read_stream(stream: IO[Any], limit: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE) -> bytes:
     """Return a whole body; raises BodyTooLarge."""
-    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     content: bytes = stream.read(limit + 1)
     if len(content) > limit:
         raise BodyTooLarge(f"The body has more than {limit // 1024**2} MB. Send it in parts.")
@@ -54,7 +54,7 @@ def read_stream(stream: IO[Any]) -> bytes:
 
 
 class BodyParser(BaseParser):
-    """Reads JSON with the limits of every text from outside."""
+    """Reads JSON with the limits of every text from outside, as much of it as of the reply of a model."""
 
     media_type = "application/json"
 
@@ -63,7 +63,7 @@ class BodyParser(BaseParser):
     ) -> Any:
         """Return the value; raises BodyTooLarge, and ParseError with the position of what is no JSON."""
         try:
-            return read_json(read_stream(stream).decode())
+            return read_json(read_stream(stream, MAX_REPLY_BYTES).decode())
         except ValueError as error:
             raise ParseError(f"The body cannot be read as JSON: {error}.") from None
 

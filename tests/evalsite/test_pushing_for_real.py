@@ -55,16 +55,16 @@ def test_outputs_of_megabytes_arrive_whole_and_one_that_is_too_long_is_an_error(
     store(site, "big", 4)
 
     def agent(case: Case) -> str:
-        return "refund " + "x" * (31_000_000 if case.key == "C-3" else BIG)
+        return "refund " + "x" * (17_000_000 if case.key == "C-3" else BIG)
 
     report = site.evaluate("big", agent)
     assert (report.document["counts"]["pass"], report.document["counts"]["error"]) == (3, 1)
     rows = {row["case"]: row for row in site.rows(f"runs/{report.name}/results")}
     whole = site.get(f"results/{rows['C-0']['id']}/output")
     assert (whole["characters"], len(whole["text"])) == (BIG + 7, BIG + 7)
-    assert "The output has 31 MB; 30 is the limit." in rows["C-3"]["error"]
-    too_long = refusal(site, report.name, {"case": "C-0", "output": "x" * 34_000_000})
-    assert (too_long.status, "more than 32 MB" in str(too_long)) == (413, True)
+    assert "The output has 17 MB; 16 is the limit." in rows["C-3"]["error"]
+    too_long = refusal(site, report.name, {"case": "C-0", "output": "x" * 17_000_000})
+    assert (too_long.status, "more than 16 MB" in str(too_long)) == (413, True)
 
 
 def test_outputs_come_in_any_order_from_any_member_twice_and_too_late(
