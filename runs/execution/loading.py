@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import TextField
+from django.db.models.functions import Cast, Length
 from django.utils import timezone
 
 from evaluators.kinds import all_kinds
@@ -29,6 +31,8 @@ from runs.models.suites import Case, FileContent, RecordedOutput, SuiteFile, Tar
 from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import TargetConfig, TargetKind
 
+# Pushed outputs that are longer as JSON are read when they are scored, not with all that were claimed together.
+LARGE_LENGTH = 256 * 1024
 REUSABLE_STATUSES = (CallOutcome.OK, CallOutcome.UNREADABLE)
 
 Calls = Mapping[tuple[CallKey, str], CallRecord]
@@ -170,11 +174,13 @@ def _files(paths: Mapping[str, str]) -> dict[str, bytes]:
 def stored_outputs(work: RunWork, cases: Mapping[int, Case]) -> dict[int, Mapping[str, Any]]:
     """Return the stored outputs of results by id, for `cases` by the same id.
 
-    They are those that were pushed, the target's uploads, or the cases' own without uploads.
+    They are those that were pushed, but for large ones, the target's uploads, or the cases' own without uploads.
     """
     if work.target.awaits:
-        pushed = PushedOutput.objects.filter(result_id__in=cases)
-        return {row.result_id: row.output for row in pushed if row.output is not None}
+        length = Length(Cast("output", TextField()))
+        pushed = PushedOutput.objects.filter(result_id__in=cases, output__isnull=False)
+        small = pushed.alias(length=length).filter(length__lt=LARGE_LENGTH)
+        return dict(small.values_list("result_id", "output"))
     if not work.target.replays:
         return {}
     if not work.has_uploads:
@@ -184,6 +190,12 @@ def stored_outputs(work: RunWork, cases: Mapping[int, Case]) -> dict[int, Mappin
     )
     by_key = dict(uploads.values_list("case_key", "output"))
     return {pk: by_key[case.key] for pk, case in cases.items() if case.key in by_key}
+
+
+def pushed_output(result_id: int) -> Mapping[str, Any] | None:
+    """Return the pushed output of a result, of any size; None without one."""
+    pushed = PushedOutput.objects.filter(result_id=result_id)
+    return pushed.values_list("output", flat=True).first()
 
 
 def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:

@@ -15,12 +15,12 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django.conf import settings
 
@@ -50,7 +50,7 @@ from runs.execution.database import (
 )
 from runs.execution.execution_ports import ExecutionPorts
 from runs.execution.ledger import Admission, Budget, CallRefusedError
-from runs.execution.loading import RunWork, load_work
+from runs.execution.loading import RunWork, load_work, pushed_output
 from runs.execution.result_writer import EndedExecution, ResultWriter, RunState
 from runs.execution.shared_limits import SlotKeeper
 from runs.execution.shares import (
@@ -79,6 +79,8 @@ FILE_PART_WAIT_S = 0.002
 # The longest that a batch of claims or records waits while page requests follow each other.
 MAX_BATCH_WAIT_S = 0.1
 MAX_BATCH = 500
+# Large outputs that are held in memory and scored at once.
+MAX_LARGE_OUTPUTS = 4
 QUICK_REFILL_S = 1.0
 SHARE_EVERY_S = 1.0
 # While a worker waits for its share, or gives up what it has beyond it.
@@ -413,6 +415,7 @@ class RunLoop:
         self._client = ModelClient(self._limiter)
         self._agents = _agent_client(work)
         self._request_priority = RequestPriority()
+        self._large_outputs = asyncio.Semaphore(MAX_LARGE_OUTPUTS)
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._needs_refill = asyncio.Event()
         self._share = Share(even=0, reserved=0)
@@ -635,13 +638,20 @@ class RunLoop:
 
     async def _execute_job(self, job: Job) -> bool:
         """Execute a result; tell whether its cost is an example of what others may cost."""
+        if job.recorded or job.execution.output or not self.work.target.awaits:
+            return await self._execute_with(job, job.recorded)
+        async with self._large_outputs:
+            result = job.claim.result_id
+            return await self._execute_with(job, await self._database.do(pushed_output, result))
+
+    async def _execute_with(self, job: Job, recorded: Mapping[str, Any] | None) -> bool:
         name = self.work.plan.target.name
         ports = ExecutionPorts(
             work=self.work,
             context=TargetContext(
                 name,
                 job.execution.case,
-                recorded=job.recorded,
+                recorded=recorded,
                 files=self.work.files,
                 sandbox=self.sandbox,
             ),
