@@ -246,7 +246,12 @@ def writes(
                 document = view(request, *bodies, **place)
                 return Response(document.as_json() if document else None, status=status)
 
-            return once(request, perform) if method == "POST" else perform()
+            try:
+                return once(request, perform) if method == "POST" else perform()
+            finally:
+                # The request refers to itself, and would hold its body until garbage is collected.
+                if isinstance(request.data, dict):
+                    request.data.clear()
 
         keys = [IDEMPOTENCY_KEY] if method == "POST" else []
         refusals = {422: KEY_REUSED} if method == "POST" else {}

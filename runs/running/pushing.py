@@ -182,7 +182,7 @@ def _take(
         reason = "An earlier output of the batch is for the same result. Give each its repetition."
         summary.refused.append(RefusedPush(place, reason))
     else:
-        accepted[result.pk] = PushedOutput(result=result, digest=digest, output=push.output)
+        accepted[result.pk] = PushedOutput(result_id=result.pk, digest=digest, output=push.output)
         summary.accepted += 1
 
 
