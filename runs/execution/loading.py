@@ -180,7 +180,8 @@ def stored_outputs(work: RunWork, cases: Mapping[int, Case]) -> dict[int, Mappin
         length = Length(Cast("output", TextField()))
         pushed = PushedOutput.objects.filter(result_id__in=cases, output__isnull=False)
         small = pushed.alias(length=length).filter(length__lt=LARGE_LENGTH)
-        return dict(small.values_list("result_id", "output"))
+        rows = small.values_list("result_id", "output")
+        return {pk: output for pk, output in rows if output is not None}
     if not work.target.replays:
         return {}
     if not work.has_uploads:
