@@ -218,6 +218,7 @@ def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunSta
         return asyncio.run(run_to_end())
     finally:
         database.close()
+        gc.collect(1)
 
 
 def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
@@ -641,6 +642,8 @@ class RunLoop:
         if job.recorded or job.execution.output or not self.work.target.awaits:
             return await self._execute_with(job, job.recorded)
         async with self._large_outputs:
+            # Those before are garbage, in cycles that Python's collector would look for much later.
+            gc.collect(1)
             result = job.claim.result_id
             return await self._execute_with(job, await self._database.do(pushed_output, result))
 
