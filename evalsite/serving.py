@@ -41,7 +41,7 @@ from wsgiref.util import FileWrapper
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 from django.http import parse_cookie
 from django.utils import timezone
 from django.utils.http import parse_header_parameters
@@ -360,6 +360,9 @@ class WholeRequests:
                 ):
                     run = await until_made.enter_async_context(self._thread())
                     head, content = await run(self._begin, environ)
+                    if is_large and isinstance(content, bytes):
+                        # SQLite keeps the values of each statement until it has others.
+                        await run(connections.close_all)
             wait_s, head = _take_wait(head)
             if wait_s and (not until or self._clock() < until):
                 return wait_s
