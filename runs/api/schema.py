@@ -240,7 +240,8 @@ def writes(
         def call(request: Request, **place: Any) -> Response:
             check_permission(request, permission)
             NoParams.read(request)
-            bodies = () if body is NoBody else (read_body(body, request.data),)
+            sent = None if body is NoBody else request.data
+            bodies = () if body is NoBody else (read_body(body, sent),)
 
             def perform() -> Response:
                 document = view(request, *bodies, **place)
@@ -250,8 +251,8 @@ def writes(
                 return once(request, perform) if method == "POST" else perform()
             finally:
                 # The request refers to itself, and would hold its body until garbage is collected.
-                if isinstance(request.data, dict):
-                    request.data.clear()
+                if isinstance(sent, dict):
+                    sent.clear()
 
         keys = [IDEMPOTENCY_KEY] if method == "POST" else []
         refusals = {422: KEY_REUSED} if method == "POST" else {}
