@@ -197,7 +197,7 @@ class RequestCounter:
 REQUESTS = RequestCounter()
 
 
-class Turns:
+class FairTurns:
     """So many turns at once. Senders who wait get one after the other, each for the first of its requests.
 
     So a request waits for one of every other sender, however many each of them sends.
@@ -257,7 +257,7 @@ class WholeRequests:
         self._sleep, self._clock = sleep, clock
         self._application = application
         self._requests = requests
-        self._turns, self._large_turns = Turns(MAX_ANSWERED), Turns(MAX_LARGE_ANSWERED)
+        self._turns, self._large_turns = FairTurns(MAX_ANSWERED), FairTurns(MAX_LARGE_ANSWERED)
         self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
         self._read_turns = asyncio.Semaphore(MAX_PIECES_READ)
