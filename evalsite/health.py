@@ -8,7 +8,6 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +20,15 @@ from django.db.models import Exists, Max, OuterRef
 
 from runs.models.database import database_now
 from runs.models.results import Result
-from runs.models.runs import ACTIVE_RUN_STATUSES, LEASE, Run, RunOwner, RunWorker, WorkerProcess
+from runs.models.runs import (
+    ACTIVE_RUN_STATUSES,
+    LEASE,
+    Run,
+    RunOwner,
+    RunWorker,
+    WorkerProcess,
+    members_at_limit,
+)
 
 Value = TypeVar("Value")
 
@@ -295,16 +302,14 @@ def unclaimed_s() -> float:
     alive = RunWorker.objects.alive(now=now)
     workers = WorkerProcess.objects.alive(now=now).count()
     threads = settings.CELERY_WORKER_CONCURRENCY
-    members = alive.filter(run__owner=RunOwner.WORKERS).values_list("run__created_by", flat=True)
-    busy: Counter[int | None] = Counter(members)
-    if workers and busy.total() >= workers * threads:
+    busy = alive.filter(run__owner=RunOwner.WORKERS)
+    members = list(busy.values_list("run__created_by", flat=True))
+    if workers and len(members) >= workers * threads:
         return 0.0
-    most = max(workers, 1) * (threads - 1)
-    full = [member for member, count in busy.items() if member is not None and count >= most]
     waiting = Result.objects.ready().filter(run_id=OuterRef("pk"))
     runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS)
     runs = runs.filter(Exists(waiting)).exclude(Exists(alive.filter(run_id=OuterRef("pk"))))
-    runs = runs.exclude(created_by__in=full)
+    runs = runs.exclude(created_by__in=members_at_limit(members, workers=workers))
     since = runs.order_by().values_list("waits_since", Max("run_workers__heartbeat_at"))
     return max((_seconds(now, moments) for moments in since), default=0.0)
 

@@ -198,13 +198,13 @@ REQUESTS = RequestCounter()
 
 
 class FairTurns:
-    """So many turns at once. Senders who wait get one after the other, each for the first of its requests.
+    """Limits how many requests are answered at once, and gives each sender who waits the next turn in rotation.
 
-    So a request waits for one of every other sender, however many each of them sends.
+    So a sender with many requests delays those of others by one turn, not by all of its own.
     """
 
     def __init__(self, count: int) -> None:
-        """Have all turns free."""
+        """Allow this many at once."""
         self._free = count
         # By sender, in the order in which they come next.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
@@ -352,8 +352,7 @@ class WholeRequests:
         async with AsyncExitStack() as until_made:
             # Runs in this process yield from here on: while a thread takes the request over, too.
             with self._requests.counted():
-                sender = _sender(environ)
-                is_large = _is_large(environ)
+                sender, is_large = _sender(environ), _is_large(environ)
                 async with (
                     self._large_turns.taken(sender) if is_large else nullcontext(),
                     self._turns.taken(sender),

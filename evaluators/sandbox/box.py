@@ -319,7 +319,7 @@ def remove_dead_boxes() -> None:
     """
     boxes = _own_boxes()
     dead = [box for box in boxes if _is_over(box)]
-    # Containers may have so few users that two workers use the same, whose numbers are far apart.
+    # Containers may have so few users that two workers share some.
     living_users = {_box_user(box) for box in boxes if box not in dead}
     for box in dead:
         user = _box_user(box)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from threading import Lock
@@ -477,6 +477,16 @@ class WorkerProcess(models.Model):
     def __str__(self) -> str:
         """Return the name."""
         return self.name
+
+
+def members_at_limit(members: Iterable[int | None], *, workers: int) -> frozenset[int]:
+    """Return the members whose runs have all places that those of one member may have: of each worker all but one.
+
+    `members` has who started each run that a worker is at, None for nobody.
+    """
+    most = max(workers, 1) * (settings.CELERY_WORKER_CONCURRENCY - 1)
+    taken = Counter(members)
+    return frozenset(pk for pk, count in taken.items() if pk is not None and count >= most)
 
 
 RESCORED = "rescored"

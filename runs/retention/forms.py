@@ -112,7 +112,7 @@ class RetentionForm(forms.Form):
             del self.fields["follows"]
 
     def clean(self) -> dict[str, Any]:
-        """Refuse to remove outputs later than everything that explains them, and once what would replace a change."""
+        """Refuse to remove outputs later than what explains them; refuse once to replace what somebody else changed."""
         values = super().clean() or {}
         if values.pop("seen", "") not in ("", self._now):
             data = self.data.copy()  # type: ignore[attr-defined]  # what was sent

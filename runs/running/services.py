@@ -439,7 +439,7 @@ def start_campaign(
                     **choices,
                 )
             )
-            # Each has as many.
+            # The run of each target has as many results.
             check_size(runs[0].execution_count * len(chosen))
         return runs
 

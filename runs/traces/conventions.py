@@ -227,8 +227,8 @@ def _message(message: Mapping[str, Any], read: Read) -> dict[str, Any]:
         calls += [part for part in blocks if part.get("type") == "tool_call"]
     else:
         content = parts if isinstance(parts, str) else "" if parts is None else json.dumps(parts)
-    told = {"role": str(message.get("role") or "user"), "content": content}
-    return {**told, "tool_calls": [_call(call, read) for call in calls]} if calls else told
+    fields = {"role": str(message.get("role") or "user"), "content": content}
+    return {**fields, "tool_calls": [_call(call, read) for call in calls]} if calls else fields
 
 
 def _call(call: Mapping[str, Any], read: Read) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from django.conf import settings
 
 from evaluators.templatetags.figures import counted, rough
 from runs.models.database import database_now
-from runs.models.runs import LEASE, Run, RunOwner, RunWorker
+from runs.models.runs import LEASE, Run, RunOwner, RunWorker, members_at_limit
 from runs.queue import BrokerState, ask_broker
 from runs.workers.queries import (
     HeldResults,
@@ -88,8 +88,7 @@ def queued_runs(
     has_free = any(len(line.run_workers) < threads for line in alive)
     slots = [(holder.token, (line, holder)) for line in models for holder in line.holders]
     members = {run.pk: run.created_by_id for run in readings.runs}
-    taken = Counter(members.get(run_worker.run_id) for run_worker in readings.run_workers)
-    most = len(alive) * (threads - 1)
+    at_work = (members.get(run_worker.run_id) for run_worker in readings.run_workers)
     context = _Context(
         readings,
         len(alive),
@@ -100,7 +99,7 @@ def queued_runs(
         ),
         held=_grouped((held.run_id, held) for held in readings.held),
         slots=_grouped(slots),
-        full=[pk for pk, count in taken.items() if pk is not None and count >= most],
+        full=members_at_limit(at_work, workers=len(alive)),
     )
     return tuple(_queued(run, context) for run in readings.runs)
 

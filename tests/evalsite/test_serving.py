@@ -511,8 +511,8 @@ def test_one_sender_of_many_requests_keeps_nobody_waiting_for_all_of_them(
     settings.SESSION_COOKIE_NAME = "session"
 
     def visit(path: str, headers: dict[str, str], n: int = 0) -> Visit:
-        told = [(name.encode(), value.format(n=n).encode()) for name, value in headers.items()]
-        return Visit(path, headers=told)
+        encoded = [(name.encode(), value.format(n=n).encode()) for name, value in headers.items()]
+        return Visit(path, headers=encoded)
 
     async def test(site: Site, serve: WholeRequests) -> None:
         many = [visit(SLOW, sender, n) for n in range(10 * MAX_ANSWERED)]
