@@ -41,7 +41,7 @@ from wsgiref.util import FileWrapper
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import close_old_connections, connections
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections
 from django.http import parse_cookie
 from django.utils import timezone
 from django.utils.http import parse_header_parameters
@@ -506,10 +506,14 @@ def wsgi_environ(scope: Message) -> Environ:
 
 
 def is_member(environ: Environ) -> bool:
-    """Tell whether a request comes from somebody who is logged in, or from a program with a token."""
+    """Tell whether a request comes from somebody who is logged in, or from a program with a token.
+
+    Raises RefusedError while the database does not say.
+    """
     # Models can only be imported once Django is set up.
     from evalsite.access.models import ApiToken
     from evalsite.access.tokens import bearer_secret
+    from evalsite.health import find_outage
 
     request = WSGIRequest({**environ, "wsgi.input": BytesIO()})
     sessions = import_module(settings.SESSION_ENGINE)
@@ -518,6 +522,11 @@ def is_member(environ: Environ) -> bool:
         if (secret := bearer_secret(request)) is not None:
             return ApiToken.objects.working(secret, now=timezone.now()) is not None
         return bool(get_user(request).is_authenticated)
+    except (DatabaseError, InterfaceError) as error:
+        if (outage := find_outage(error)) is None:
+            raise
+        text = f"{outage.title}. {outage.meaning}"
+        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, text) from error
     finally:
         close_old_connections()
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+import psycopg
 import pytest
+from django.db import OperationalError
 from django.test import Client
 
 from evalsite import serving
@@ -414,6 +416,23 @@ def test_only_members_send_large_bodies(
         headers = [header, login]
         visit = await Visit(FORM, "POST", headers, [b"a" * LARGE], is_whole=False).to(serve)
         assert (visit.status, visit.content) == (403, serving.FOR_MEMBERS.encode())
+        assert not site.environ
+
+    run(test)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_large_body_during_an_outage_is_to_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise OperationalError("no route") from psycopg.OperationalError("no route")
+
+    monkeypatch.setattr("evalsite.access.models.ApiTokenQuerySet.working", fail)
+
+    async def test(site: Site, serve: WholeRequests) -> None:
+        headers = [(b"content-length", str(LARGE).encode()), (b"authorization", b"Bearer evs_x")]
+        visit = await Visit(FORM, "POST", headers, [b"a" * LARGE], is_whole=False).to(serve)
+        assert visit.status == 503
+        assert visit.content.startswith(b"The database does not answer. ")
         assert not site.environ
 
     run(test)
