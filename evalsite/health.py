@@ -56,6 +56,12 @@ FULL = Outage(
     "Pages can be read; nothing new can be stored.",
     "The administrator of the server should free space on the disk of the database, or provide a larger one.",
 )
+NO_ROOM_TO_READ = Outage(
+    FULL.state,
+    FULL.title,
+    "SQLite has no room left even for the small files that it needs to read.",
+    FULL.remedy,
+)
 READ_ONLY = Outage(
     "read-only",
     "The database is read-only",
@@ -97,6 +103,7 @@ BY_SQLSTATE = {
     "40P01": BUSY,
 }
 BY_SQLITE_CODE = {
+    sqlite3.SQLITE_IOERR_SHMSIZE: NO_ROOM_TO_READ,
     sqlite3.SQLITE_READONLY: READ_ONLY,
     sqlite3.SQLITE_FULL: FULL,
     sqlite3.SQLITE_BUSY: BUSY,
@@ -124,7 +131,7 @@ def find_outage(error: BaseException | None) -> Outage | None:
     code = getattr(cause, "sqlite_errorcode", None)
     if code is not None:
         # The higher bytes hold the extended error code.
-        return BY_SQLITE_CODE.get(code & 0xFF)
+        return BY_SQLITE_CODE.get(code, BY_SQLITE_CODE.get(code & 0xFF))
     state = getattr(cause, "sqlstate", None)
     if state in BY_SQLSTATE:
         return BY_SQLSTATE[state]
@@ -224,6 +231,12 @@ def database_health() -> tuple[str, float | None]:
     except (DatabaseError, InterfaceError) as error:
         outage = find_outage(error) or UNREACHABLE
         return outage.state, None
+
+
+def storage_outage() -> Outage | None:
+    """Return why nothing new can be stored while pages can be read; None if there is no such reason."""
+    state, _ = database_health()
+    return next((outage for outage in (FULL, READ_ONLY) if outage.state == state), None)
 
 
 def room_health() -> str:

@@ -22,6 +22,7 @@ from django.utils.http import parse_header_parameters
 from evalsite.access.confirmation import SENSITIVE, answer_before
 from evalsite.access.rate_limits import RATE_LIMIT
 from evalsite.access.sessions import MUST_SET_UP
+from evalsite.health import storage_outage
 from evalsite.serving import MEMBER
 from evaluators.models import AuditEntry
 from runs.engine.plan import UnreadableSnapshotError
@@ -255,10 +256,14 @@ class MembersOnlyMiddleware(LoginRequiredMiddleware):
 
 
 def site(request: HttpRequest) -> dict[str, object]:
-    """Return what every template knows: whether the judge's replies are scripted, and how members log in."""
+    """Return what every template knows: whether the judge's replies are scripted, and how members log in.
+
+    Templates that name `storage_outage` ask the database for it.
+    """
     return {
         "is_demo": settings.DEMO,
         "with_password": settings.PASSWORD_LOGIN,
         # "" if members sign in with no provider.
         "provider_name": settings.OIDC_NAME,
+        "storage_outage": storage_outage,
     }

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection, transaction
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -151,6 +152,22 @@ def test_a_database_without_room_is_full_although_it_can_be_read(client: Client)
             assert client.get("/healthz?parts=database").status_code == 503
             transaction.set_rollback(True)
     assert client.get("/healthz?parts=database").status_code == 200
+
+
+@pytest.mark.usefixtures("probes_every_time")
+def test_the_workers_page_says_why_runs_stand_still(viewer_client: Client) -> None:
+    address, title = reverse("runs:workers"), "The disk of the database is full"
+    assert title not in viewer_client.get(address).text
+    if connection.vendor == "sqlite":
+        with full_disk(os.getpid()):
+            text = viewer_client.get(address).text
+    else:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL temp_file_limit = '64kB'")
+            text = viewer_client.get(address).text
+            transaction.set_rollback(True)
+    assert title in text
+    assert "Runs stand still" in text
 
 
 def test_a_database_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:

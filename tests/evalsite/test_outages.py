@@ -14,8 +14,10 @@ from django.db import DatabaseError, InterfaceError, OperationalError, Programmi
 from django.test import Client
 from django.urls import reverse
 
+from evalsite.access.roles import Scope
 from evalsite.health import find_outage
 from runs.models.suites import Target
+from tests.api.site import token_of
 from tests.support.factories import make_model, make_run
 from tests.support.members import make_client, make_member
 
@@ -47,6 +49,7 @@ def of_sqlite(code: int) -> Exception:
         (wrapped(OperationalError, psycopg.errors.QueryCanceled("statement timeout")), "slow"),
         (of_sqlite(sqlite3.SQLITE_CANTOPEN), "unreachable"),
         (of_sqlite(sqlite3.SQLITE_FULL), "full"),
+        (of_sqlite(sqlite3.SQLITE_IOERR_SHMSIZE), "full"),
         (of_sqlite(sqlite3.SQLITE_READONLY_DIRECTORY), "read-only"),
         (of_sqlite(sqlite3.SQLITE_BUSY_SNAPSHOT), "busy"),
         (of_sqlite(sqlite3.SQLITE_NOTADB), "damaged"),
@@ -122,6 +125,13 @@ def test_pages_open_while_the_database_is_read_only(client: Client) -> None:
         assert client.get("/healthz").json()["database"] == (
             "read-only" if connection.vendor == "postgresql" else "ok"
         )
+
+
+def test_a_program_reads_while_the_database_is_read_only(client: Client) -> None:
+    headers = {"authorization": f"Bearer {token_of(make_member('editor'), scopes=[Scope.EDIT])}"}
+    suites = reverse("runs:api-suites")
+    with read_only():
+        assert client.get(suites, headers=headers).status_code == 200
 
 
 def test_the_outage_page_needs_no_database(
