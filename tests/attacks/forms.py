@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from django.contrib.auth.models import User
-from django.core.files.uploadedfile import SimpleUploadedFile
-from django.urls import reverse
 
-from evalsite.access.tokens import make_token
-from runs.models.results import Result
-from runs.models.saved_views import SavedView
-from runs.models.suites import Suite
-from runs.suites.drafts import change_draft, get_draft
-from runs.suites.edits import SetPolicy
-from tests.attacks import bodies
+from tests.attacks import states
 from tests.attacks.crawl import Crawl, Data, DrawnForm
-from tests.attacks.files import REVIEW, TABLE
 from tests.attacks.site import (
-    JSON,
+    HALFWAY,
     SENDERS,
     SMUGGLED,
     AttackedSite,
@@ -32,10 +22,11 @@ from tests.attacks.site import (
     shorten,
 )
 from tests.attacks.values import LONG_TEXTS, MANY, SHORT
-from tests.evalsite.test_every_url import SUITE, VISITOR
+from tests.evalsite.test_every_url import NOT_ALLOWED, PAGES, VISITOR
+from tests.support.members import PASSWORD
 
 # Each sees forms that the others do not.
-CRAWLERS = (VISITOR, "reviewer", "editor", "admin")
+CRAWLERS = (VISITOR, HALFWAY, "reviewer", "editor", "admin")
 # Columns that no form of a member but an admin may set.
 PRIVILEGES = (
     *("is_staff", "is_superuser", "is_active", "role", "groups", "user_permissions", "scripts"),
@@ -51,64 +42,57 @@ PLAUSIBLE = {
     "count|budget|days|min|max|weight|repet|times|price": "1",
     "": "plausible",
 }
+NEW_PASSWORD = "tent-pole-42-in-the-wind"
+# What else a form needs to be accepted, by its address.
+NEEDED: Mapping[str, Data] = {
+    "access:login": {"username": ["a-viewer"], "password": [PASSWORD]},
+    "access:password": {
+        "old_password": [PASSWORD],
+        "new_password1": [NEW_PASSWORD],
+        "new_password2": [NEW_PASSWORD],
+    },
+    "access:password-set": {"new_password1": [NEW_PASSWORD], "new_password2": [NEW_PASSWORD]},
+    "evaluators:kind": {"name": ["right"]},
+    "evaluators:language-model-new": {"name": ["Nova"], "model_id": ["nova"]},
+    "runs:evaluator-try": {"try-output": ["Rome"]},
+    **{f"runs:target-{place}": {"try-text": ["Hi"]} for place in ("try", "new-try", "edit-try")},
+    **{
+        f"runs:run-{action}": {"everything": ["1"]}
+        for action in ("retry-ask", "reviews", "tags", "suite", "selected-file", "judge-again")
+    },
+}
+# Sent by browsers themselves, and drawn where members sign in with a provider.
+UNDRAWN = {"csp-report", "access:member-unlink"}
 SHORT_VALUES_A_FIELD = 5
 
 
 def attack(site: AttackedSite, chance: random.Random, share: float) -> Iterator[Finding]:
     """Crawl as each role, and send each form it meets with one field changed."""
     crawls = {role: Crawl() for role in CRAWLERS}
-    more = fill(site)
+    more = states.fill(site)
     for role, crawl in crawls.items():
         yield from crawl.visit(site, role, chance, share, more)
     others = defaultdict(set)
     for crawl in crawls.values():
         for kind, form in crawl.forms.items():
             others[kind[0]].update(form.fields)
+    if share * 10 >= 1:
+        met = {
+            name
+            for crawl in crawls.values()
+            for name, method, *_ in crawl.forms
+            if method == "post"
+        }
+        for name, page in PAGES.items():
+            takes_form = page.post != NOT_ALLOWED and not page.is_api and name not in UNDRAWN
+            if takes_form and name not in met:
+                yield Finding(f"No page draws its form ({name})", site.address(name), "not met")
     for role, crawl in crawls.items():
         posts = [(kind[0], form) for kind, form in crawl.forms.items() if form.method == "post"]
         chosen = [post for post in posts if chance.random() < share * 10]
         for address, form in chosen or chance.sample(posts, min(1, len(posts))):
             names = others[address].union(PRIVILEGES) - {*form.fields}
             yield from attack_form(site, role, form, sorted(names), chance, share)
-
-
-def fill(site: AttackedSite) -> list[str]:
-    """Make what only an admin sees who owns it, and objects in states of their own; return their pages."""
-    place = bodies.fill(site)
-    admin, suite = User.objects.get(username="a-admin"), Suite.objects.get(**SUITE)
-    view = SavedView.objects.create(suite=suite, owner=admin, page="results", name="Failed")
-    make_token(owner=admin, name="Nightly", scopes=(), expires_at=None)
-    client = site.client("admin")
-    client.post("/api/shares", {"kind": "run", "run": "support:1"}, JSON)
-    client.post("/v1/traces", bodies.TRACES, JSON)
-    towns = {**bodies.SUITE_FILE, "name": "towns"}
-    client.post("/api/suites", towns, JSON)
-    client.put("/api/suites/towns", {**towns, "title": "Towns"}, JSON)
-    client.delete("/api/suites/towns/cases/france")
-    draft = get_draft(suite, admin)
-    change_draft(draft, draft.stamp, SetPolicy({"pass_threshold": 0.95}))
-    uploads = (
-        ("runs:case-import", SUITE, "t.csv", TABLE),
-        ("runs:review-import", {}, "r.jsonl", json.dumps(REVIEW)),
-    )
-    sent = [
-        client.post(reverse(name, kwargs=kwargs), {"file": SimpleUploadedFile(file, text.encode())})
-        for name, kwargs, file, text in uploads
-    ]
-    result = Result.objects.get(pk=place["result"])
-    run = {"slug": "aligned", "number": 1}
-    return [
-        *(answer["Location"] for answer in sent),
-        reverse("runs:saved-view-edit", kwargs={**SUITE, "pk": view.pk}),
-        f"{reverse('runs:run', kwargs=SUITE | {'number': 1})}?view={view.pk}",
-        *(reverse("runs:run", kwargs={"slug": "pushed", "number": number}) for number in (1, 2)),
-        reverse("runs:run", kwargs=run),
-        reverse("runs:result", kwargs={**run, "key": result.case.key, "repetition": 1}),
-        reverse("runs:alignment", kwargs={"slug": "aligned", "pk": place["alignment"]}),
-        reverse("runs:case", kwargs={"slug": "towns", "key": "france"}),
-        reverse("runs:version-restore", kwargs={"slug": "towns", "number": 1}),
-        reverse("runs:case-proposal", kwargs={"pk": place["proposal"]}),
-    ]
 
 
 def attack_form(
@@ -152,7 +136,8 @@ def accepted_data(site: AttackedSite, role: str, form: DrawnForm) -> Data:
     filled = {
         name: [plausible(name)] if values == [""] else values for name, values in drawn.items()
     }
-    for data in (drawn, filled):
+    completed = {**drawn, **NEEDED.get(form.kind[0], {})}
+    for data in (drawn, completed, filled):
         with site.ask(site.client(role), "POST", form.action, encode(data)) as answer:
             if answer.status < 400:
                 return data

@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from django.contrib.auth.models import AnonymousUser
 from django.db import connection, transaction
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import Resolver404, resolve
+from django.utils import timezone
 
+from evalsite.access.logins import finish_first_factor
+from evalsite.access.models import MemberFactors
+from evalsite.access.sessions import SessionStore
 from tests.evalsite.test_every_url import (
     ANYBODY,
     PAGES,
@@ -26,9 +31,12 @@ from tests.evalsite.test_every_url import (
     address_of,
     fill_site,
 )
+from tests.support.members import make_member
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
-SENDERS = (VISITOR, *ROLES)
+# An admin who has given a right password and not yet the second factor; may do no more than a visitor.
+HALFWAY = "halfway"
+SENDERS = (VISITOR, HALFWAY, *ROLES)
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 # Beyond these an answer may show again what was sent, and name it in an error.
 MAX_BYTES, MAX_ECHOES = 2_000_000, 3
@@ -145,6 +153,7 @@ class AttackedSite:
         """Fill the empty database, which the caller throws away at the end."""
         self.site = fill_site()
         self.site.visitor.raise_request_exception = False
+        self.site.sessions[HALFWAY] = begin_login()
         self.max_cpu_s = math.inf
         self.allowed_cpu_s = max_cpu_s
         self.start_counting()
@@ -230,6 +239,19 @@ class AttackedSite:
         for path in dict.fromkeys(paths):
             with self.ask(self.client(role), "GET", path, about=f"after {after.request}") as answer:
                 yield from answer.findings
+
+
+def begin_login() -> str:
+    """Return the session of an admin whose second factor is awaited."""
+    member = make_member("admin", f"a-{HALFWAY}")
+    MemberFactors.objects.create(
+        user=member, handle=HALFWAY, encrypted_secret="x", app_added_at=timezone.now()
+    )
+    request = RequestFactory().get("/")
+    request.user, request.session = AnonymousUser(), SessionStore()
+    finish_first_factor(request, member, way="password", next_path="/")
+    request.session.save()
+    return str(request.session.session_key)
 
 
 def may(role: str, page: Page, method: str) -> bool:

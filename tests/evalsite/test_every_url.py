@@ -513,7 +513,7 @@ class Site:
     """A site with data: the ids of its objects by address name, and one session for each role."""
 
     numbers: Mapping[str, Any]
-    sessions: Mapping[str, str]
+    sessions: dict[str, str]
     visitor: Client = field(default_factory=Client)
 
     def client(self, role: str) -> Client:

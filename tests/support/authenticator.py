@@ -40,15 +40,19 @@ class Authenticator:
         self.id = sha256(self.key.private_numbers().private_value.to_bytes(32, "big"))
         self.counter = 0
 
+    @property
+    def credential(self) -> bytes:
+        """Return its id and public key, as a site stores them."""
+        public = ES256.from_cryptography_key(self.key.public_key())
+        return bytes(AttestedCredentialData.create(b"\0" * 16, self.id, public))
+
     def make(self, options: Mapping[str, Any], **changes: Any) -> str:
         """Return the answer to a question for a new passkey."""
-        public = ES256.from_cryptography_key(self.key.public_key())
-        credential = AttestedCredentialData.create(b"\0" * 16, self.id, public)
         data = AuthenticatorData.create(
             sha256(self.rp_id.encode()),
             changes.get("flags", VERIFIED) | FLAG.AT,
             self.counter,
-            bytes(credential),
+            self.credential,
         )
         client = self._client_data("webauthn.create", options, changes)
         response = {
