@@ -18,7 +18,8 @@ from evaluators.templatetags.ui import (
 from runs.models.results import ResultOutput
 from runs.models.suites import Case
 
-MAX_SHOWN_LENGTH = 20_000
+MAX_SHOWN_LENGTH, MAX_BEGINNING_LENGTH = 20_000, 200
+MAX_SHOWN_TOGETHER = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,20 @@ def conversation(case: Case, output: ResultOutput) -> Turns:
 
 
 def cut_turns(turns: Iterable[Mapping[str, Any]]) -> Turns:
-    """Return the turns with their long texts cut; `size` is the length of the whole text."""
-    shown, cut = [], 0
+    """Return the turns with their long texts cut, and the later ones to their beginnings where all are long.
+
+    `size` is the length of the whole text.
+    """
+    shown, cut, left = [], 0, MAX_SHOWN_TOGETHER
     for turn in turns:
         content, whole = turn.get("content"), {}
-        if isinstance(content, str) and len(content) > MAX_SHOWN_LENGTH:
-            whole = {"size": len(content)}
-            cut += len(content) - MAX_SHOWN_LENGTH
-            content = content[:MAX_SHOWN_LENGTH]
+        if isinstance(content, str):
+            length = max(MAX_BEGINNING_LENGTH, min(MAX_SHOWN_LENGTH, left))
+            if len(content) > length:
+                whole = {"size": len(content)}
+                cut += len(content) - length
+                content = content[:length]
+            left -= len(content)
         shown.append({"role": turn.get("role", "user"), "content": content or "", **whole})
     return Turns(tuple(shown), cut)
 

@@ -14,7 +14,9 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-MAX_LENGTH = 100_000
+# A text made for it takes 20 microseconds of a processor for each of its characters, and as many times more for each
+# bracket that could begin a link: it is looked at once for every level of nesting.
+MAX_LENGTH, BRACKET = 50_000, 20
 # Empty cells that the short rows of a table get, so that they are as long as its head. The library's 65,536 make two
 # megabytes of a comment. Its package has a function of this module's name.
 tables: Any = import_module("markdown_it.rules_block.table")
@@ -57,10 +59,32 @@ def markdown_parser() -> MarkdownIt:
     return parser.enable(["table", "strikethrough"]).disable(["image", "html_block", "html_inline"])
 
 
+class PageMarkdown:
+    """Formats the texts of a page until they are MAX_LENGTH together; those after that stay as they were written."""
+
+    def __init__(self) -> None:
+        """Begin a page."""
+        self._left = MAX_LENGTH
+
+    def html(self, text: str) -> SafeString:
+        """Return the next text as safe HTML."""
+        self._left -= _effort(text)
+        return markdown(text) if self._left >= 0 else _as_written(text)
+
+
+def _effort(text: str) -> int:
+    """Return how long a text without brackets takes as long to read."""
+    return len(text) + BRACKET * text.count("[")
+
+
+def _as_written(text: str) -> SafeString:
+    return format_html("<pre>{}</pre>", text)
+
+
 def markdown(text: str) -> SafeString:
     """Return the text as safe HTML; a very long text is shown unformatted."""
-    if len(text) > MAX_LENGTH:
-        return format_html("<pre>{}</pre>", text)
+    if _effort(text) > MAX_LENGTH:
+        return _as_written(text)
     html = markdown_parser().render(text)
     return mark_safe(  # noqa: S308 - cleaned on this line
         nh3.clean(

@@ -25,7 +25,7 @@ from django.utils.text import Truncator, slugify
 
 from evaluators.templatetags import figures, marks
 from evaluators.templatetags.figures import MISSING, AnyNumber
-from evaluators.templatetags.markdown import markdown
+from evaluators.templatetags.markdown import PageMarkdown, markdown
 
 # A letter with all its accents; no language needs more.
 MAX_SIGNS = 8
@@ -471,12 +471,16 @@ def turns(
     `marks` marks words in them. Where a heading says what they are, `is_titled`, a single turn needs no title, and
     each of several says who speaks.
     """
+    page = PageMarkdown()
     rows = [
         {
             "role": "agent" if message["role"] == "assistant" else "customer",
             "speaker": _speaker(str(message["role"]), agent, is_titled=is_titled),
             "text": as_text(message["content"]),
-            "is_text": isinstance(message["content"], str),
+            "is_text": isinstance(content := message["content"], str),
+            "html": page.html(content)
+            if message["role"] == "assistant" and isinstance(content, str)
+            else "",
         }
         for message in messages[:MAX_TURNS]
     ]

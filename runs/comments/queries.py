@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from evaluators.templatetags.markdown import PageMarkdown
 from runs import lists
 from runs.comments.text import comment_html
 from runs.lists import NEWEST_FIRST, ListQuery, NumberedPage, Page, numbered_page
@@ -240,25 +241,26 @@ def _threads(comments: Sequence[Comment], subject: Subject, user: User) -> tuple
     for comment_id, name in mentions.values_list("comment", "member__username"):
         names[comment_id].add(name)
     deletes_all, generation = user.has_perm(CHANGE_MEMBERS), subject.generation()
-    replies: dict[int, list[CommentRow]] = defaultdict(list)
+    replies: dict[int, list[Comment]] = defaultdict(list)
     roots: list[Comment] = []
+    page = PageMarkdown()
 
     def row(comment: Comment) -> CommentRow:
         is_own = comment.author_id == user.pk
         return CommentRow(
             comment=comment,
-            html=comment_html(comment.text, names[comment.pk]),
+            html=comment_html(comment.text, names[comment.pk], page),
             is_own=is_own,
             may_delete=is_own or deletes_all,
             is_of_other_output=comment.generation != generation,
-            replies=tuple(replies[comment.pk]),
+            replies=tuple(map(row, replies[comment.pk])),
         )
 
     for comment in comments:
         if comment.parent_id is None:
             roots.append(comment)
         else:
-            replies[comment.parent_id].append(row(comment))
+            replies[comment.parent_id].append(comment)
     return tuple(row(comment) for comment in reversed(roots))
 
 
@@ -308,11 +310,12 @@ def mentions_page(member: User, query: MentionsQuery) -> MentionsPage:
     ids = [mention.comment_id for mention in page.rows]
     comments = {comment.pk: comment for comment in get_comments().filter(pk__in=ids)}
     visible = set(visible_comments(member).filter(pk__in=ids).values_list("pk", flat=True))
+    text = PageMarkdown()
     rows = tuple(
         MentionRow(
             comment=comment,
             subject=comment_subject(comment),
-            html=comment_html(comment.text, {member.get_username()}),
+            html=comment_html(comment.text, {member.get_username()}, text),
             is_read=mention.read_at is not None,
             is_hidden=comment.pk not in visible,
         )

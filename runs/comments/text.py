@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from django.utils.safestring import SafeString, mark_safe
 
-from evaluators.templatetags.markdown import markdown
+from evaluators.templatetags.markdown import PageMarkdown
 
 # The characters of user names, of which some also end a sentence.
 _MENTION = re.compile(r"(?<![\w@.+-])@([\w.@+-]+)")
@@ -22,9 +22,9 @@ def mentioned_names(text: str) -> set[str]:
     return {name for word in found for name in (word, word.rstrip(_ENDS)) if name}
 
 
-def comment_html(text: str, names: Collection[str]) -> SafeString:
-    """Return the text as safe HTML, in which these names stand out; none inside code and links."""
-    html = markdown(text)
+def comment_html(text: str, names: Collection[str], page: PageMarkdown) -> SafeString:
+    """Return a text of a page as safe HTML, in which these names stand out; none inside code and links."""
+    html = page.html(text)
     if not names:
         return html
     parts, depth = _TAG.split(html), 0

@@ -12,6 +12,8 @@ from pytest_django import DjangoAssertNumQueries
 from evalsite.access.members import erase_member
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import Verdict
+from evaluators.templatetags import markdown
+from evaluators.templatetags.markdown import PageMarkdown
 from runs.comments import services
 from runs.comments.queries import (
     ThreadsQuery,
@@ -257,6 +259,7 @@ def test_hostile_text_stays_text() -> None:
     html = comment_html(
         "<script>x()</script> [a](javascript:x) ![p](http://p) @ann <b>@ann</b> [@ann](http://a)",
         {"ann"},
+        PageMarkdown(),
     )
     assert "<script" not in html
     assert "<img" not in html
@@ -285,6 +288,21 @@ def test_many_comments_are_paged_in_as_many_queries(
         page = comments_page(subject, ThreadsQuery(page=2), viewer)
     assert (page.total, page.pages.pages, len(page.threads)) == (25, 2, 3)
     assert page.threads[0].comment.text == "Number 1"
+
+
+def test_of_many_long_comments_a_page_formats_the_first(
+    result: Result, viewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markdown, "MAX_LENGTH", 12)
+    subject = result_subject(result, result.run)
+    root = add_comment(subject, "**one**", by=viewer)
+    add_comment(subject, "**two <b>**", by=viewer, parent=root)
+
+    (thread,) = comments_page(subject, ThreadsQuery(), viewer).threads
+
+    (reply,) = thread.replies
+    assert thread.html == "<p><strong>one</strong></p>\n"
+    assert reply.html == "<pre>**two &lt;b&gt;**</pre>"
 
 
 def test_a_thread_has_an_end(result: Result, viewer: User, monkeypatch: pytest.MonkeyPatch) -> None:

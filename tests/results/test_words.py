@@ -185,6 +185,19 @@ def test_what_is_cut_from_a_conversation_is_counted() -> None:
     assert len(turns.messages[-1]["content"]) == MAX_SHOWN_LENGTH
 
 
+def test_of_many_long_turns_the_later_ones_are_cut_to_their_beginnings() -> None:
+    said = [{"role": "assistant", "content": f"{number} {'x' * 20_000}"} for number in range(300)]
+
+    turns = conversation(Case(input=ASKED), ResultOutput(text="", messages=said))
+
+    shown = [turn["content"] for turn in turns.messages]
+    assert (len(shown), shown[-1][:3]) == (301, "299")
+    assert sum(map(len, shown)) < 300_000
+    assert turns.cut_characters == sum(len(turn["content"]) for turn in said) - sum(
+        map(len, shown[1:])
+    )
+
+
 @pytest.mark.django_db
 def test_rate_time_left_and_forecast_follow_from_what_is_done() -> None:
     run = make_run(suite=make_suite(cases=10), status="running", finished_at=None)

@@ -13,7 +13,7 @@ from django.template import Context, Template
 from django.test import RequestFactory
 from django.utils import timezone
 
-from evaluators.templatetags import figures
+from evaluators.templatetags import figures, markdown
 from evaluators.templatetags.ui import TextPart, diff_line, difference
 from tests.support.white_space import collapse_white_space
 
@@ -377,8 +377,27 @@ def test_short_rows_of_a_table_are_filled_up_but_make_no_long_page_of_a_short_te
     assert len(render("{{ text|markdown }}", text=broad * 3)) < 10 * len(broad * 3)
 
 
-def test_a_very_long_text_stays_as_it_is_written() -> None:
-    assert render("{{ text|markdown }}", text="*" * 100_001).startswith("<pre>***")
+@pytest.mark.parametrize("text", ["*" * 50_001, "[" * 2_500])
+def test_a_text_that_takes_long_to_read_stays_as_it_is_written(text: str) -> None:
+    assert render("{{ text|markdown }}", text=text) == f"<pre>{text}</pre>"
+
+
+def test_a_text_of_many_links_is_formatted() -> None:
+    html = render("{{ text|markdown }}", text="[a](https://a.example) " * 500)
+    assert html.count("<a ") == 500
+
+
+def test_only_the_first_texts_of_a_long_conversation_are_formatted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(markdown, "MAX_LENGTH", 20)
+    said = [{"role": "assistant", "content": f"**Answer {number}**"} for number in range(3)]
+
+    html = render("{% turns messages %}", messages=said)
+
+    assert "<strong>Answer 0</strong>" in html
+    assert "<strong>Answer 1</strong>" not in html
+    assert html.count("<pre>**Answer 2**</pre>") == 2
 
 
 def test_a_conversation_keeps_the_raw_text_of_the_agent() -> None:
