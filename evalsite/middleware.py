@@ -24,7 +24,7 @@ from evalsite.access.rate_limits import RATE_LIMIT
 from evalsite.access.sessions import MUST_SET_UP
 from evalsite.health import storage_outage
 from evalsite.serving import MEMBER
-from evaluators.models import AuditEntry
+from evaluators.models import AuditEntry, ErasedMemberError
 from runs.engine.plan import UnreadableSnapshotError
 from runs.models.results import Result
 from runs.models.reviews import ReviewItem
@@ -159,8 +159,8 @@ def record_refusal(request: HttpRequest, *, reason: str = "") -> None:
     match = request.resolver_match
     if match is None or not isinstance(request.user, User):
         return
-    # Pages can be refused while nothing can be stored.
-    with suppress(DatabaseError):
+    # Pages can be refused while nothing can be stored, and to a member who is just erased.
+    with suppress(DatabaseError, ErasedMemberError):
         known = AuditEntry.objects.filter(
             object_type="refusal",
             object_name=f"/{match.route}",

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.core.validators import MinValueValidator
-from django.db import models, transaction
+from django.db import connection, models, transaction
 from django.utils import timezone
 
 from evaluators.model_calls.limit_policy import Throttle
@@ -36,13 +37,22 @@ def money_field(**options: Any) -> models.DecimalField[Any, Any]:
     return models.DecimalField(max_digits=18, decimal_places=9, **options)
 
 
+class ErasedMemberError(PermissionDenied):
+    """The personal data of the member who does something were deleted since the request began: nothing is done."""
+
+
 class AuditEntryManager(models.Manager["AuditEntry"]):
     """The audit; with EVALSITE_AUDIT_LOG the log has its entries too."""
 
+    @transaction.atomic
     def record_many(self, entries: Iterable[AuditEntry]) -> None:
-        """Store entries of one action at once."""
+        """Store entries of one action at once; raises ErasedMemberError."""
+        entries = list(entries)
+        for actor in {entry.actor for entry in entries if entry.actor is not None}:
+            hold_member(actor)
         _log(self.bulk_create(entries))
 
+    @transaction.atomic
     def record(
         self,
         action: str,
@@ -55,7 +65,12 @@ class AuditEntryManager(models.Manager["AuditEntry"]):
         before: Mapping[str, Any] | None = None,
         after: Mapping[str, Any] | None = None,
     ) -> AuditEntry:
-        """Record who did what to which object; `nobody` is shown where no member did it."""
+        """Record who did what to which object; `nobody` is shown where no member did it.
+
+        Raises ErasedMemberError.
+        """
+        if by is not None:
+            hold_member(by)
         entry = self.create(
             actor=by,
             actor_name=by.get_username() if by else nobody,
@@ -73,6 +88,19 @@ class AuditEntryManager(models.Manager["AuditEntry"]):
         """Return the name of who changed an object last."""
         entries = self.filter(object_type=object_type, object_id=str(object_id))
         return entries.values_list("actor_name", flat=True).first() or "Somebody"
+
+
+# The weakest lock that excludes a change of the name. Django has none for which others of its kind do not wait.
+FIND_NAME = "SELECT username FROM auth_user WHERE id = %s"
+HOLD_NAME = f"{FIND_NAME} FOR KEY SHARE"
+
+
+def hold_member(member: User) -> None:
+    """Let nobody erase a member before this transaction ends; raises ErasedMemberError if somebody already has."""
+    with connection.cursor() as cursor:
+        cursor.execute(HOLD_NAME if connection.vendor == "postgresql" else FIND_NAME, [member.pk])
+        if cursor.fetchone() != (member.get_username(),):
+            raise ErasedMemberError
 
 
 def _log(entries: Iterable[AuditEntry]) -> None:
@@ -280,6 +308,7 @@ class LanguageModel(models.Model):
             "has_stored_key": bool(self.encrypted_key),
         }
 
+    @transaction.atomic
     def record(
         self,
         action: str,
@@ -299,8 +328,10 @@ class LanguageModel(models.Model):
             after=after,
         )
 
+    @transaction.atomic
     def request_test(self, *, actor: User) -> None:
-        """Request a test; a worker looks for the request when it begins."""
+        """Request a test; a worker looks for the request when it begins. Raises ErasedMemberError."""
+        hold_member(actor)
         self.last_test = {
             "state": "waiting",
             "asked_at": timezone.now().isoformat(),
@@ -310,16 +341,20 @@ class LanguageModel(models.Model):
 
     def begin_test(self) -> bool:
         """Mark a requested test as running; False if it is no longer requested."""
-        requested = LanguageModel.objects.filter(pk=self.pk, last_test__state="waiting")
-        running = {**(self.last_test or {}), "state": "running"}
-        return bool(requested.update(last_test=running))
+        return self._change_test("waiting", {"state": "running"})
 
     def finish_test(self, result: dict[str, Any]) -> None:
         """Store the result of a test, unless the model was changed meanwhile."""
-        now = timezone.now()
-        done = {**(self.last_test or {}), "state": "done", **result}
-        running = LanguageModel.objects.filter(pk=self.pk, last_test__state="running")
-        running.update(last_test=done, last_tested_at=now)
+        self._change_test("running", {"state": "done", **result}, last_tested_at=timezone.now())
+
+    @transaction.atomic
+    def _change_test(self, state: str, changes: Mapping[str, Any], **others: Any) -> bool:
+        """Change the test in this state as it is stored now: who asked for it may be erased meanwhile."""
+        models = LanguageModel.objects.filter(pk=self.pk, last_test__state=state)
+        held = models.select_for_update(no_key=True).first()
+        if held is None:
+            return False
+        return bool(models.update(last_test={**(held.last_test or {}), **changes}, **others))
 
 
 class SlotLease(models.Model):

@@ -38,7 +38,7 @@ from runs.exports.services import remove_exports
 from runs.models.comments import Comment, Mention
 from runs.models.jobs import ModelJob
 from runs.models.removals import Removal
-from runs.models.results import ResultOutput, Retry
+from runs.models.results import Attempt, ResultOutput, Retry
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import Run, RunEvent
 from runs.models.saved_views import SavedView
@@ -273,6 +273,7 @@ OWN_DATA: tuple[tuple[type[Model], str], ...] = (
 COPIED_NAMES: tuple[tuple[type[Model], str], ...] = (
     (AuditEntry, "actor_name"),
     (Retry, "asked_by_name"),
+    (Attempt, "counted_by"),
     (Review, "imported_by"),
     (Removal, "asked_by_name"),
     (Run, "outputs_removed_by"),
@@ -335,6 +336,8 @@ def erase_member(member: User, *, actor: User | None) -> str:
     """
     if _held_role(member) == Role.ADMIN:
         refuse_without_other_admin(member)
+    # Waits for what the member is doing, and whatever the member begins to do fails: see AuditEntryManager.
+    User.objects.select_for_update().get(pk=member.pk)
     name, email, erased = member.get_username(), member.email, f"{ERASED}{member.pk}"
     for model, field in OWN_DATA:
         model._default_manager.filter(**{field: member}).delete()
@@ -357,7 +360,8 @@ def erase_member(member: User, *, actor: User | None) -> str:
     # Without the password every session of the member ends.
     member.set_unusable_password()
     member.save()
-    record_change(actor, "member.erased", member)
+    # An admin who is erased by no other has the new name, too.
+    record_change(member if actor == member else actor, "member.erased", member)
     return erased
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from html import unescape
 from typing import Any
@@ -10,20 +11,23 @@ from typing import Any
 import pytest
 from django.apps import apps as django_apps
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client
 
 from evalsite.access.forms import MemberForm
-from evalsite.access.members import change_role
+from evalsite.access.members import change_role, erase_member
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.tokens import make_token
 from evaluators.models import AuditEntry
 from runs.finishing import summarise_run
+from runs.models.results import Attempt
 from runs.models.reviews import Review
+from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
 from runs.running.retrying import retry_results, stop_run
-from tests.support.factories import make_scored_run
+from tests.support.factories import again, make_model, make_scored_run
 from tests.support.members import PASSWORD, make_client, make_member
-from tests.support.threads import at_once
+from tests.support.threads import at_once, in_thread
 
 ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/", "/members/{pk}/erase/"]
 ADMIN_POSTS = [
@@ -288,6 +292,7 @@ def busy_member() -> User:
     summarise_run(run.pk)
     retry_results(run, asked_by=member, which="all", result_ids=[run.results.get().pk])
     Review.objects.create(result=run.results.get(), reviewer=member, verdict="pass")
+    assert Attempt.objects.update(counted_by=NAME)
     make_token(owner=member, name="ci", scopes=(), expires_at=None)
     SuiteDraft.objects.create(suite=run.suite, author=member, base_version=1, content={})
     make_client(member).get("/")
@@ -315,6 +320,55 @@ def test_the_person_behind_a_member_is_erased_everywhere(admin: User) -> None:
     assert client.get(f"/members/{member.pk}/").status_code == 404
     assert NAME not in client.get("/members/").text
     assert erased in client.get("/audit/").text
+
+
+def test_what_a_member_is_doing_when_erased_is_not_done(
+    admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = busy_member()
+    run, client = Run.objects.get(), make_client(member)
+
+    def stop_late(run: Run, *, stopped_by: User) -> object:
+        erase_member(User.objects.get(pk=member.pk), actor=admin)
+        return stop_run(run, stopped_by=stopped_by)
+
+    monkeypatch.setattr("runs.running.views.stop_run", stop_late)
+    response = client.post(f"/suites/{run.suite.slug}/runs/{run.number}/stop/")
+    assert response.status_code == 403
+    assert again(run).is_active
+    assert NAME not in stored_rows()
+
+
+@pytest.mark.each_database
+@pytest.mark.django_db(transaction=True)
+def test_erasing_a_member_waits_for_what_the_member_is_doing(admin: User) -> None:
+    member = busy_member()
+    run, person = Run.objects.get(), User.objects.get(pk=member.pk)
+    with ThreadPoolExecutor() as threads:
+        with transaction.atomic():
+            stop_run(run, stopped_by=member)
+            erasing = in_thread(threads, partial(erase_member, person, actor=admin))
+        erasing.result()
+    assert not again(run).is_active
+    assert NAME not in stored_rows()
+
+
+def test_an_admin_who_is_erased_by_nobody_else_leaves_no_name(admin: User) -> None:
+    member = make_member("admin", NAME)
+    response = make_client(member).post(f"/members/{member.pk}/erase/")
+    assert response.status_code == 302
+    assert NAME not in stored_rows()
+
+
+def test_who_asked_for_a_test_is_erased_while_a_worker_tests(admin: User) -> None:
+    member, model = make_member("admin", NAME), make_model()
+    model.request_test(actor=member)
+    tested = again(model)
+    assert tested.begin_test()
+    erase_member(member, actor=admin)
+    tested.finish_test({"reply": "ok"})
+    assert again(model).last_test["state"] == "done"
+    assert NAME not in stored_rows()
 
 
 def test_the_last_admin_is_not_erased(admin: User) -> None:
