@@ -76,6 +76,8 @@ SMALL_BODY_BYTES, MAX_BODY_BYTES, MAX_LARGE_BODIES = 256 * 1024, 210 * 1024 * 10
 # So many requests with a large body, or one that is packed, are answered at once: each takes memory and time, and the
 # other turns are for pages.
 MAX_LARGE_ANSWERED = 2
+# One alone with more than this: as a text it takes up to four bytes a letter, several times.
+LARGEST_BODY_BYTES = 4 * 1024 * 1024
 IN_MEMORY_BYTES = 64 * 1024
 # Seconds for a request head, for each piece of a body to arrive, and for each piece of an answer to be taken.
 HEAD_S, RECEIVE_PIECE_S, SEND_PIECE_S = 10, 15, 60
@@ -258,6 +260,7 @@ class WholeRequests:
         self._application = application
         self._requests = requests
         self._turns, self._large_turns = FairTurns(MAX_ANSWERED), FairTurns(MAX_LARGE_ANSWERED)
+        self._largest_turn = FairTurns(1)
         self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._stream_turns = asyncio.Semaphore(MAX_STREAMS_MADE)
         self._read_turns = asyncio.Semaphore(MAX_PIECES_READ)
@@ -353,7 +356,9 @@ class WholeRequests:
             # Runs in this process yield from here on: while a thread takes the request over, too.
             with self._requests.counted():
                 sender, is_large = _sender(environ), _is_large(environ)
+                is_largest = int(environ["CONTENT_LENGTH"]) > LARGEST_BODY_BYTES
                 async with (
+                    self._largest_turn.taken(sender) if is_largest else nullcontext(),
                     self._large_turns.taken(sender) if is_large else nullcontext(),
                     self._turns.taken(sender),
                 ):

@@ -491,11 +491,20 @@ def test_a_large_upload_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     run(test)
 
 
-@pytest.mark.parametrize("is_packed", [False, True], ids=["large", "packed"])
+@pytest.mark.parametrize(
+    ("is_packed", "largest", "at_once"),
+    [
+        (False, LARGE, serving.MAX_LARGE_ANSWERED),
+        (True, LARGE, serving.MAX_LARGE_ANSWERED),
+        (False, LARGE - 1, 1),
+    ],
+    ids=["large", "packed", "largest"],
+)
 def test_pages_are_answered_while_many_large_bodies_are(
-    monkeypatch: pytest.MonkeyPatch, is_packed: bool
+    monkeypatch: pytest.MonkeyPatch, is_packed: bool, largest: int, at_once: int
 ) -> None:
     monkeypatch.setattr(serving, "is_member", lambda environ: True)
+    monkeypatch.setattr(serving, "LARGEST_BODY_BYTES", largest)
     body = b"a" * (9 if is_packed else LARGE)
     headers = [(b"content-length", str(len(body)).encode())]
     headers += [(b"content-encoding", b"gzip")] if is_packed else []
@@ -504,10 +513,10 @@ def test_pages_are_answered_while_many_large_bodies_are(
         count = 10 * MAX_ANSWERED if is_packed else serving.MAX_LARGE_BODIES
         imports = [Visit(IMPORT, "POST", headers, [body]) for _ in range(count)]
         async with asked(serve, imports):
-            await until(lambda: site.imports == serving.MAX_LARGE_ANSWERED)
+            await until(lambda: site.imports == at_once)
             for _ in range(2):
                 assert (await Visit().to(serve)).content == b"a page"
-            assert site.imports == serving.MAX_LARGE_ANSWERED
+            assert site.imports == at_once
             site.is_made.set()
         assert {visit.status for visit in imports} == {200}
 
