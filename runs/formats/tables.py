@@ -41,7 +41,7 @@ def unescape_formula(text: str) -> str:
 
 
 DIGITS = 9
-ROWS_A_PART = 200
+ROWS_A_PART, LETTERS_A_PART = 200, 1_000_000
 
 
 def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
@@ -52,13 +52,13 @@ def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 def csv_parts(
     columns: Sequence[str], lines: Iterable[Sequence[Any]], *, digits: int | None = DIGITS
 ) -> Iterator[str]:
-    """Yield the same table in parts of ROWS_A_PART lines; without `digits` floats are not rounded."""
+    """Yield the same table in parts of ROWS_A_PART lines, or fewer long ones; without `digits` floats are not rounded."""
     file = io.StringIO()
     writer = csv.writer(file)
     writer.writerow([_cell(name, digits) for name in columns])
     for count, line in enumerate(lines, 1):
         writer.writerow([_cell(value, digits) for value in line])
-        if count % ROWS_A_PART == 0:
+        if count % ROWS_A_PART == 0 or file.tell() > LETTERS_A_PART:
             yield file.getvalue()
             file.seek(0)
             file.truncate()
