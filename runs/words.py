@@ -21,6 +21,8 @@ UNSPACED = "぀-ヿ㐀-䶿一-鿿가-힣"
 PLAIN = re.compile("[a-z0-9]+")
 WORD = re.compile(f"[{UNSPACED}]|(?:[^\\W_{UNSPACED}]|[\\u0300-\\u036f])+")
 BEFORE, AFTER = 24, 120
+# A word may have as many letters as the text; of a longer hit the rest is cut off.
+MAX_HIT = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ def snippet(text: str, wanted: Sequence[Sequence[str]]) -> Sequence[Piece]:
     found = next(hits(text, wanted), None)
     if found is None:
         return ()
-    start, end = max(0, found[0] - BEFORE), min(len(text), found[1] + AFTER)
+    last = min(found[1], found[0] + MAX_HIT)
+    start, end = max(0, found[0] - BEFORE), min(len(text), last + AFTER)
     if start:
         # Begin with a whole word.
         start = next((m.end() for m in re.finditer(r"\s+", text[start : found[0]])), 0) + start

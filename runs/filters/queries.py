@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.db.models import QuerySet
+from django.db.models.functions import Left
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, pass_marks, walk
@@ -42,7 +43,7 @@ from runs.models.runs import RecentValues, Run
 from runs.models.search import conversation_text, exact_lookups
 from runs.models.suites import Case
 from runs.summary.cases import STATES
-from runs.words import Piece, mark_hits, snippet
+from runs.words import AFTER, MAX_SEARCHED, Piece, mark_hits, snippet
 
 FROM_LIST, FROM_COMPARISON = "from", "comparison"
 SORTS = (
@@ -282,8 +283,8 @@ def _texts_by_place(
     inputs = RunCase.objects.filter(pk__in=ids).order_by()
     place = "result__run_id", "result__case_id", "result__repetition"
     return (
-        ("output", lambda: outputs.values_list(*place, "text")),
-        ("reasoning", lambda: reasons.values_list(*place, "reasoning")),
+        ("output", lambda: outputs.values_list(*place, _searched("text"))),
+        ("reasoning", lambda: reasons.values_list(*place, _searched("reasoning"))),
         (
             "input",
             lambda: (
@@ -292,6 +293,11 @@ def _texts_by_place(
             ),
         ),
     )
+
+
+def _searched(column: str) -> Left:
+    """Return what is searched of a text, and enough to see that it goes on."""
+    return Left(column, MAX_SEARCHED + AFTER)
 
 
 def condition_chips(query: Any) -> tuple[Chip, ...]:

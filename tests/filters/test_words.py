@@ -71,3 +71,10 @@ def test_all_hits_of_a_text_are_marked() -> None:
     pieces = mark_hits("a card\nand cards", [["card"]])
     assert [piece.text for piece in pieces if piece.is_hit] == ["card", "cards"]
     assert "".join(piece.text for piece in pieces) == "a card\nand cards"
+
+
+def test_a_snippet_shows_the_beginning_of_an_endless_word() -> None:
+    line = spelt("Look: " + "ab" * 50_000, "abab")
+    assert line.startswith("Look: [abab")
+    assert line.endswith("] …")
+    assert len(line) < 1_000
