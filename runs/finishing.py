@@ -31,7 +31,7 @@ from runs.engine.review_rules import (
     sort_reasons,
     verdict_like,
 )
-from runs.models.database import database_now, insert_rows
+from runs.models.database import among, database_now, insert_rows, read_ids
 from runs.models.judgings import (
     RUBRIC_KIND,
     read_judge_spread,
@@ -392,10 +392,11 @@ def _required(root: EvaluatorSpec) -> dict[str, EvaluatorSpec]:
 def _read_texts(run: Run, evidence: Mapping[int, _Evidence]) -> None:
     """Collect the words of outputs that look like a verdict or address the judge."""
     scored = Result.objects.filter(run=run, status=ResultStatus.SCORED).order_by()
-    outputs = ResultOutput.objects.filter(result__in=scored.values("pk"))
-    for result, text in outputs.values_list("pk", "text").iterator(CHUNK):
-        if phrase := verdict_like(text):
-            evidence[result].text = phrase
+    for some in ResultOutput.objects.batches(read_ids(scored), "text"):
+        outputs = ResultOutput.objects.filter(pk__in=among(some)).order_by()
+        for result, text in outputs.values_list("pk", "text"):
+            if phrase := verdict_like(text):
+                evidence[result].text = phrase
 
 
 def enter_queue(run: Run, entries: Sequence[QueueEntry], *, wanted: int) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.db.models.functions import Cast, Coalesce
 
 from evaluators.models import LanguageModel, money_field
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.engine.plan import METRICS_KIND
+from runs.models.database import TextBytes, among
 from runs.models.runs import Run, removal_message
 from runs.models.suites import Case, FileContent
 from runs.specs.external_scores import (
@@ -21,6 +23,8 @@ from runs.specs.external_scores import (
 )
 
 CHUNK = 2000
+# An output may have many megabytes.
+OUTPUT_BYTES_AT_ONCE = 4 * 1024 * 1024
 
 
 class ResultStatus(models.TextChoices):
@@ -158,6 +162,31 @@ class Result(models.Model):
         return self.generation if chosen is None else chosen
 
 
+class OutputQuerySet(models.QuerySet["ResultOutput"]):
+    """Outputs of results."""
+
+    def batches(self, results: Iterable[int], *columns: str) -> Iterator[list[int]]:
+        """Yield the results in parts whose outputs are read together.
+
+        A part has at most CHUNK results, and in these columns not much more than OUTPUT_BYTES_AT_ONCE.
+        """
+        lengths = [Coalesce(TextBytes(Cast(name, models.TextField())), 0) for name in columns]
+        length = sum(lengths, start=models.Value(0))
+        ids = list(results)
+        for start in range(0, len(ids), CHUNK):
+            chunk, some, total = ids[start : start + CHUNK], list[int](), 0
+            found = self.filter(pk__in=among(chunk)).order_by()
+            sizes = dict(found.values_list("pk", length))
+            for pk in chunk:
+                some.append(pk)
+                total += sizes.get(pk, 0)
+                if total >= OUTPUT_BYTES_AT_ONCE:
+                    yield some
+                    some, total = [], 0
+            if some:
+                yield some
+
+
 class ResultOutput(models.Model):
     """The target's answer in one result, and the whole decision on it.
 
@@ -175,6 +204,8 @@ class ResultOutput(models.Model):
     decision = models.JSONField(null=True, blank=True)
     removed_at = models.DateTimeField(null=True, blank=True)
     removed_by = models.CharField(max_length=150, blank=True, db_default="")
+
+    objects = OutputQuerySet.as_manager()
 
     def __str__(self) -> str:
         """Return the beginning of the text."""

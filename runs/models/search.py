@@ -23,7 +23,6 @@ from runs.models.runs import Run
 from runs.models.suites import Case, Suite
 from runs.words import searchable
 
-CHUNK = 500
 # FTS5 writes its index to the disk after each statement, which takes longer than everything else a row needs.
 ROWS_AT_ONCE = 100
 # A phrase can have hundreds of words, and PostgreSQL repeats them for each run. The longest are rare enough.
@@ -202,19 +201,18 @@ class ResultTextQuerySet(SearchQuerySet):
 
     def refresh(self, run_id: int, results: Iterable[int]) -> None:
         """Derive the rows of these results of a run from their stored outputs and scores."""
-        ids = sorted(set(results))
-        for start in range(0, len(ids), CHUNK):
-            batch = ids[start : start + CHUNK]
+        for batch in ResultOutput.objects.batches(sorted(set(results)), "text", "trace"):
             reasons: dict[int, list[str]] = defaultdict(list)
-            scores = EvaluatorScore.objects.filter(result__in=batch).exclude(reasoning="")
+            scores = EvaluatorScore.objects.filter(result__in=among(batch)).exclude(reasoning="")
             for pk, reasoning in scores.order_by("id").values_list("result", "reasoning"):
                 reasons[pk].append(reasoning)
-            outputs = ResultOutput.objects.filter(result__in=batch)
+            outputs = ResultOutput.objects.filter(result__in=among(batch))
             answers = {
                 pk: (text, trace) for pk, text, trace in outputs.values_list("pk", "text", "trace")
             }
-            cases = dict(Result.objects.filter(pk__in=batch).order_by().values_list("pk", "case"))
-            delete_rows(ResultText.objects.filter(result__in=batch))
+            found = Result.objects.filter(pk__in=among(batch)).order_by()
+            cases = dict(found.values_list("pk", "case"))
+            delete_rows(ResultText.objects.filter(result__in=among(batch)))
             self.add(
                 run_id,
                 (

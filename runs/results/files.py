@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +42,7 @@ from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import csv_parts
-from runs.models.database import TextBytes, among, database_now, read_ids
+from runs.models.database import JsonInside, TextBytes, among, database_now, read_ids
 from runs.models.judgings import sample_shares
 from runs.models.results import (
     EvaluatorScore,
@@ -73,9 +74,8 @@ from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate
 from runs.summary.judge_spread import JUDGE_SPREAD, SpreadFigures
 
 CHUNK = 1_000
-# An output may have many megabytes.
+# Their lengths are summed up to a limit.
 OUTPUTS_AT_ONCE = 25
-OUTPUT_BYTES_AT_ONCE = 4 * 1024 * 1024
 # What a line needs. Plain rows take half the time of models, and a case's texts are longer than all of it.
 RESULT_COLUMNS = (
     *("pk", "case__key", "case__title", "case__evaluators", "case__evaluators_append"),
@@ -91,7 +91,7 @@ SCORE_COLUMNS = (
 )
 # Only of these are details in the file; others are many and long.
 WITH_DETAILS = (HYBRID_KIND, DELIBERATION_KIND, METRICS_KIND, PAIRWISE_KIND)
-OUTPUT_COLUMNS = ("pk", "text", "outcomes", "removed_at", "removed_by", "decision__cause")
+OUTPUT_COLUMNS = ("pk", "text", "outcomes", "removed_at", "removed_by", "cause")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
 NOTHING = Value(None, CharField())
@@ -183,29 +183,12 @@ def _some(
 
 def _outputs(ids: Sequence[int]) -> Iterator[Row]:
     """Return the outputs of results, which have one or none, in the order of the ids."""
-    lengths = dict(
-        ResultOutput.objects.filter(pk__in=among(ids))
-        .values_list("pk", TextBytes("text"))
-        .order_by()
-    )
-    for some in _batches([pk for pk in ids if pk in lengths], lengths):
+    for some in ResultOutput.objects.batches(ids, "text"):
         found = ResultOutput.objects.filter(pk__in=among(some)).order_by()
+        # A lookup of `decision__cause` leaves a cycle that holds every output until Python's collector looks for it.
+        found = found.annotate(cause=JsonInside("decision", "cause"))
         outputs = {row.pk: row for row in found.values_list(*OUTPUT_COLUMNS, named=True)}
         yield from (outputs[pk] for pk in some if pk in outputs)
-
-
-def _batches(ids: Sequence[int], lengths: Mapping[int, int]) -> Iterator[Sequence[int]]:
-    """Yield the ids in parts of not much more than OUTPUT_BYTES_AT_ONCE, at least one at a time."""
-    some: list[int] = []
-    total = 0
-    for pk in ids:
-        some.append(pk)
-        total += lengths[pk]
-        if total >= OUTPUT_BYTES_AT_ONCE:
-            yield some
-            some, total = [], 0
-    if some:
-        yield some
 
 
 def _line(
@@ -231,9 +214,7 @@ def _line(
         verdict=result.verdict,
         reviewed_verdict=result.reviewed_verdict,
         decided_by=result.decided_by,
-        cause=cause_text(
-            result_cause(result, output.decision__cause if output else None), result, plan.policy
-        ),
+        cause=cause_text(result_cause(result, _cause(output)), result, plan.policy),
         evaluators=(*_evaluators(root, rows), *_outcomes_judge(rows)) if rows else (),
         outcomes=_outcomes(output),
         error=result.error,
@@ -254,6 +235,10 @@ def _line(
         scale=plan.policy.scale,
         external_scores=tuple(document.as_json() for document in external),
     )
+
+
+def _cause(output: Row | None) -> Any:
+    return json.loads(output.cause) if output is not None and output.cause else None
 
 
 def _answer(run: Run, output: Row | None) -> str | None:

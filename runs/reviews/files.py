@@ -30,8 +30,8 @@ from runs.formats.reviews import (
 )
 from runs.formats.table_cases import Rejected
 from runs.formats.tables import csv_parts
-from runs.models.database import database_now, read_ids
-from runs.models.results import Result
+from runs.models.database import among, database_now, read_ids
+from runs.models.results import Result, ResultOutput
 from runs.models.reviews import ENDED, QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite
@@ -68,8 +68,7 @@ def review_lines(query: QueueQuery) -> Iterator[ReviewLine]:
     for: what asks more of the queue finds only what is in it. One query finds all, one more reads each 500.
     """
     ids = read_ids(_matching(query))
-    for start in range(0, len(ids), CHUNK):
-        batch = ids[start : start + CHUNK]
+    for batch in _parts(ids):
         rows = Review.objects.filter(pk__in=batch).order_by("created_at", "id")
         related = ("result__run__suite", "result__case", "result__output", "result__review_item")
         heavy = ("result__run__snapshot", "result__run__summary", "result__run__leaf_scores")
@@ -77,6 +76,16 @@ def review_lines(query: QueueQuery) -> Iterator[ReviewLine]:
             *heavy, "result__output__trace", "result__output__messages", "result__output__decision"
         )
         yield from map(_line, reviews)
+
+
+def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield the ids of decisions in parts whose outputs are read together."""
+    for start in range(0, len(ids), CHUNK):
+        some = ids[start : start + CHUNK]
+        results = dict(Review.objects.filter(pk__in=among(some)).values_list("pk", "result"))
+        for part in ResultOutput.objects.batches((results.get(pk, 0) for pk in some), "text"):
+            yield some[: len(part)]
+            some = some[len(part) :]
 
 
 # What a decision takes in each file; the names of columns repeat in JSON Lines.

@@ -15,7 +15,7 @@ from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.kept_scores import case_question
 from runs.engine.plan import MEASURES_JUDGE, Plan, baseline_paths, case_tree
 from runs.models.database import among, insert_rows
-from runs.models.results import ENDED_RESULT_STATUSES, ComparedOutput, Result
+from runs.models.results import ENDED_RESULT_STATUSES, ComparedOutput, Result, ResultOutput
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.suites import Case, Suite
 from runs.running.checks import CannotStartError
@@ -132,7 +132,10 @@ def copy_baseline_outputs(run: Run, plan: Plan) -> None:
     itself = run.source_run_id if run.is_judged_again else None
     answers = BaselineOutputs(run.suite_id, number, keys, plan.files, itself=itself)
     for start in range(0, len(rows), BATCH):
-        insert_rows(ComparedOutput, COLUMNS, answers.copies(rows[start : start + BATCH]))
+        some = rows[start : start + BATCH]
+        for part in ResultOutput.objects.batches(answers.sources(some), "text"):
+            insert_rows(ComparedOutput, COLUMNS, answers.copies(some[: len(part)]))
+            some = some[len(part) :]
 
 
 class BaselineOutputs:
@@ -189,6 +192,10 @@ class BaselineOutputs:
                 "another question"
             )
         return problem
+
+    def sources(self, rows: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Return for results by id, case and repetition those of the baseline whose outputs are copied, 0 for none."""
+        return [self._find(case, repetition)[1] for _, case, repetition in rows]
 
     def copies(self, rows: Sequence[tuple[int, int, int]]) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of ComparedOutput for results by id, case and repetition."""

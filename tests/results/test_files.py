@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gc
 import html
 import json
 import re
+from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
@@ -18,7 +20,7 @@ from django.urls import reverse
 
 from runs.formats import tables
 from runs.formats.junit import write_junit
-from runs.models.results import Result
+from runs.models.results import Result, ResultOutput
 from runs.results import files
 from runs.results.files import junit_run, result_lines, results_csv
 from runs.results.runs import conclude
@@ -196,8 +198,28 @@ def test_the_table_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         queries.append(len(asked))
     # The names of the columns come with the first two rows; the ids of all results with the first piece.
     assert lines == [3, 2, 2, 1]
-    assert queries[1:] == [4, 4, 4]
+    assert queries[1:] == [5, 5, 5]
 
 
 def rows_of(response: Any) -> list[dict[str, str]]:
     return list(csv.DictReader(response.getvalue().decode().splitlines()))
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_collector")
+def test_no_output_stays_in_memory_once_it_is_written() -> None:
+    run = make_scored_run(verdicts=["pass"] * 3)
+    ResultOutput.objects.bulk_create(
+        ResultOutput(result=row, text="long") for row in run.results.all()
+    )
+    for _ in result_lines(run):
+        pass
+    kept = [row for row in gc.get_objects() if type(row).__name__ == "Row" and hasattr(row, "text")]
+    assert len(kept) <= 1
