@@ -6,10 +6,13 @@ import codecs
 import re
 import zlib
 from collections.abc import AsyncIterable, Mapping
+from contextlib import suppress
+from tempfile import SpooledTemporaryFile
+from typing import IO
 
 # The longest reply of a model or an agent that is read; the connection of a longer one is closed.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-CHUNK = 64 * 1024
+CHUNK = IN_MEMORY_BYTES = 64 * 1024
 BEGINNING = 4 * CHUNK
 GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15
 PLAIN = ("", "identity")
@@ -30,27 +33,45 @@ class UnreadableBodyError(ValueError):
         self.beginning = beginning
 
 
-async def read_body(chunks: AsyncIterable[bytes], headers: Mapping[str, str]) -> bytes:
-    """Return the unpacked content; raises UnreadableBodyError when it is too long or badly packed.
+async def receive_body(chunks: AsyncIterable[bytes], headers: Mapping[str, str]) -> IO[bytes]:
+    """Return the unpacked content, on disk if it is long, at its end; raises UnreadableBodyError.
 
-    What is sent is limited too: a packed answer without end can unpack to nothing.
+    That is when it is too long or badly packed. What is sent is limited too: a packed answer without end can unpack
+    to nothing.
     """
     inflater = _inflater(headers.get("Content-Encoding", "").strip().lower())
-    content, sent = bytearray(), 0
-    async for chunk in chunks:
-        sent += len(chunk)
-        room = MAX_REPLY_BYTES - len(content) + 1
-        content += inflater.unpack(chunk, room) if inflater else chunk
-        if max(sent, len(content)) > MAX_REPLY_BYTES:
-            limit = f"{MAX_REPLY_BYTES / 1024**2:g} MB"
-            reason = f"the answer has more than {limit} and was cut off"
-            raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
-        if inflater and inflater.has_more:
-            break
-    if inflater and sent and not inflater.is_whole:
-        reason = "the answer is not packed well: it is not one whole file"
-        raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
-    return bytes(content)
+    content, sent = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES), 0  # noqa: SIM115 - the caller closes it
+    try:
+        async for chunk in chunks:
+            sent += len(chunk)
+            room = MAX_REPLY_BYTES - content.tell() + 1
+            _add(content, inflater.unpack(chunk, room) if inflater else chunk)
+            if max(sent, content.tell()) > MAX_REPLY_BYTES:
+                limit = f"{MAX_REPLY_BYTES / 1024**2:g} MB"
+                raise UnreadableBodyError(f"the answer has more than {limit} and was cut off")
+            if inflater and inflater.has_more:
+                break
+        if inflater and sent and not inflater.is_whole:
+            raise UnreadableBodyError("the answer is not packed well: it is not one whole file")
+    except UnreadableBodyError as error:
+        raise UnreadableBodyError(str(error), take_beginning(content)) from None
+    return content
+
+
+def _add(content: IO[bytes], piece: bytes) -> None:
+    try:
+        content.write(piece)
+    except OSError as error:
+        reason = f"the answer is long, and the disk does not take it: {error.strerror}"
+        raise UnreadableBodyError(reason) from None
+
+
+def take_beginning(content: IO[bytes]) -> bytes:
+    """Return the first part of a body and close it; nothing when the disk does not give it."""
+    with suppress(OSError), content:
+        content.seek(0)
+        return content.read(BEGINNING)
+    return b""
 
 
 def _inflater(packing: str) -> _Inflater | None:

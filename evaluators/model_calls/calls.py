@@ -109,6 +109,7 @@ Recall = Callable[[CallKey, str], CallRecord | None]
 Record = Callable[[CallRecord], None]
 Admit = Callable[[], Awaitable[None]]
 Begin = Callable[[], None]
+TakeRoom = Callable[[int], Awaitable[None]]
 
 
 def _recall_nothing(key: CallKey, request_hash: str) -> CallRecord | None:
@@ -127,6 +128,10 @@ def _begin_unseen() -> None:
     return None
 
 
+async def take_room_at_once(size: int) -> None:
+    """Let any answer be read, where few are read at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Looks up and records the calls of one result.
@@ -134,13 +139,15 @@ class Ledger:
     `recall` takes key and request hash and returns an earlier record of the same result and generation with a
     reply and the status ok or unreadable; it is not recorded again. `record` gets every try once, also failed
     ones. Neither may block. `admit` is awaited before every try, inside its slot; if it raises, the call ends
-    and nothing is sent or recorded. `begin` is called when a try is sent; `record` always follows.
+    and nothing is sent or recorded. `begin` is called when a try is sent; `record` always follows. `take_room` is
+    awaited before an answer of so many bytes is read into memory.
     """
 
     recall: Recall = _recall_nothing
     record: Record = _record_nowhere
     admit: Admit = _admit_always
     begin: Begin = _begin_unseen
+    take_room: TakeRoom = take_room_at_once
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from evaluators.model_calls.bodies import (
     UnreadableBodyError,
     is_known_charset,
-    read_body,
     read_content_type,
+    receive_body,
 )
 from evaluators.model_calls.calls import UnreadableAnswerError
 from evaluators.model_calls.models import ModelSpec
@@ -133,7 +133,9 @@ class Endpoint(AsyncOpenAI):
         try:
             response = await self._http.send(request, stream=True)
             async with aclosing(response):
-                content = await read_body(response.aiter_raw(), response.headers)
+                with await receive_body(response.aiter_raw(), response.headers) as body:
+                    body.seek(0)
+                    content = body.read()
         except httpx2.RequestError as error:
             raise ConnectionError("no answer") from error
         except UnreadableBodyError as error:

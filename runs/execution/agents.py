@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import IO, Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -23,8 +23,9 @@ from evaluators.model_calls.bodies import (
     CHUNK,
     UnreadableBodyError,
     is_known_charset,
-    read_body,
     read_content_type,
+    receive_body,
+    take_beginning,
 )
 from evaluators.model_calls.calls import (
     OWN_CALL,
@@ -87,7 +88,10 @@ WORDS = {
 
 @dataclass(slots=True)
 class AgentTry:
-    """One request and how it ended: with a reading of the reply or with a failure."""
+    """One request and how it ended: with a reading of the reply or with a failure.
+
+    `body` is a whole answer that has not been read yet.
+    """
 
     request: AgentRequest
     secrets: TargetSecrets
@@ -104,15 +108,25 @@ class AgentTry:
     reading: AgentReading = field(default_factory=AgentReading)
     reply: Any = None
     latency_ms: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: IO[bytes] | None = None
 
-    def note_answer(self, http_status: int, headers: Mapping[str, str], content: bytes) -> None:
-        """Record the agent's answer."""
-        self.http_status = http_status
-        content_type, charset = read_content_type(headers)
-        if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
-            text = content[:MAX_READ].decode(errors="replace")
-            self._note_refusal(http_status, headers, text, content_type)
+    def note_answer(self, http_status: int, headers: Mapping[str, str], body: IO[bytes]) -> None:
+        """Record that the agent has answered, and why if it refused."""
+        self.http_status, self.headers = http_status, headers
+        if http_status in range(HTTP_GOOD, HTTP_REDIRECT):
+            self.body = body
             return
+        text = take_beginning(body)[:MAX_READ].decode(errors="replace")
+        content_type, _ = read_content_type(headers)
+        self._note_refusal(http_status, headers, text, content_type)
+
+    def read_answer(self, body: IO[bytes]) -> None:
+        """Read the body of the agent's answer, and close it."""
+        content_type, charset = read_content_type(self.headers)
+        with body:
+            body.seek(0)
+            content = body.read()
         try:
             reply = self._reply(decode_text(content, charset), content_type)
         except UnreadableBodyError as error:
@@ -202,9 +216,12 @@ class AgentTry:
         did = "could not be reached" if is_unmade or is_distrusted else "broke the connection"
         self.reason = f"The agent {did}: {detail}"
 
+    def note_end(self) -> None:
+        """Record how long the agent took."""
+        self.latency_ms = round((time.perf_counter() - self.began_s) * 1000)
+
     def record(self) -> CallRecord:
         """Return the record of the ended request for the ledger, without secrets."""
-        self.latency_ms = round((time.perf_counter() - self.began_s) * 1000)
         usage: Usage = self.reading.usage
         return CallRecord(
             key=self.key,
@@ -298,6 +315,13 @@ class AgentClient:
         slots = self._slots.setdefault(target, asyncio.Semaphore(request.most_at_once))
         async with slots:
             ended, tries = await self._try_again(request, secrets, ledger, (target, key, digest))
+        if ended.body is not None:
+            # Without a slot, which those may need who have the room.
+            try:
+                await ledger.take_room(ended.body.tell())
+                ended.read_answer(ended.body)
+            finally:
+                ledger.record(ended.record())
         output = ended.reading.output
         if output is None:
             more = f", after {tries} tries" if tries > 1 else ""
@@ -311,7 +335,7 @@ class AgentClient:
         ledger: Ledger,
         facts: tuple[str, CallKey, str],
     ) -> tuple[AgentTry, int]:
-        """Return the last try, and how many there were within the timeout."""
+        """Return the last try, and how many there were within the timeout; a whole answer is neither read nor recorded."""
         left_s, tries = request.timeout_s, 0
         clock = asyncio.get_running_loop().time
         while True:
@@ -335,7 +359,7 @@ class AgentClient:
         facts: tuple[str, CallKey, str],
         left_s: float,
     ) -> AgentTry:
-        ended = AgentTry(request, secrets, *facts)
+        ended, is_whole = AgentTry(request, secrets, *facts), False
         ledger.begin()
         try:
             async with asyncio.timeout(left_s):
@@ -346,8 +370,13 @@ class AgentClient:
             ended.note_timeout()
         except (aiohttp.ClientError, OSError, ValueError) as error:
             ended.note_unreachable(error)
+        else:
+            is_whole = ended.body is not None
         finally:
-            ledger.record(ended.record())
+            ended.note_end()
+            if not is_whole:
+                ended.body = None
+                ledger.record(ended.record())
         return ended
 
     async def _send(self, ended: AgentTry) -> None:
@@ -360,11 +389,11 @@ class AgentClient:
             request.method, url, data=request_body(request), headers=headers, allow_redirects=False
         ) as response:
             try:
-                content = await read_body(response.content.iter_chunked(CHUNK), response.headers)
+                body = await receive_body(response.content.iter_chunked(CHUNK), response.headers)
             except UnreadableBodyError as error:
                 ended.note_unreadable(error, response.status)
             else:
-                ended.note_answer(response.status, response.headers, content)
+                ended.note_answer(response.status, response.headers, body)
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from django.db import transaction
@@ -17,7 +19,15 @@ from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import DomainError, Outcome
 from runs.engine.ports import Execution
 from runs.execution.database import DatabaseThread
-from runs.execution.loading import Calls, CaseTree, RunWork, earlier_calls, stored_outputs
+from runs.execution.large_texts import MAX_HELD_BYTES
+from runs.execution.loading import (
+    Calls,
+    CaseTree,
+    RunWork,
+    earlier_calls,
+    stored_outputs,
+    stored_sizes,
+)
 from runs.execution.shares import register_run_worker
 from runs.models.database import among, database_now
 from runs.models.results import (
@@ -36,7 +46,10 @@ from runs.models.suites import Case
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One leased result; a record must still match its `attempt` and `generation`."""
+    """One leased result; a record must still match its `attempt` and `generation`.
+
+    `stored_size` is how many bytes its stored output has.
+    """
 
     result_id: int
     case_id: int
@@ -45,6 +58,7 @@ class Claim:
     keeps_output: bool
     retry_paths: tuple[str, ...] | None
     case: Case
+    stored_size: int = 0
 
 
 RELEASED: dict[str, Any] = {
@@ -69,30 +83,48 @@ def begin_run(run_id: int, *, now: datetime) -> None:
 
 
 def claim_results(
-    run_id: int, *, token: str, most: int, now: datetime, owner_id: str = ""
+    run_id: int,
+    *,
+    token: str,
+    most: int,
+    now: datetime,
+    owner_id: str = "",
+    stored_sizes: StoredSizes | None = None,
 ) -> list[Claim]:
     """Lease up to `most` waiting results of a run to the holder of the token, in suite order.
 
-    It leases none when the run is over or belongs to another owner; the owner id of workers is "".
+    It leases none when the run is over or belongs to another owner; the owner id of workers is "". With
+    `stored_sizes`, which returns how long their stored outputs are by result, it leases so many that they fit
+    into memory together, and at least one.
     """
     owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
-        rows = _lease_rows(run_id, owned, token=token, most=most, now=now)
+        rows = _waiting_rows(run_id, owned, most)
+        lengths = stored_sizes([row["id"] for row in rows]) if stored_sizes and rows else {}
+        rows = rows[: _how_many_fit([lengths.get(row["id"], 0) for row in rows])]
+        _lease(rows, token=token, now=now)
     cases = Case.objects.filter(id__in=among({row["case_id"] for row in rows})).only(*CASE_COLUMNS)
     by_id = {case.pk: case for case in cases}
-    return [_claim(row, by_id[row["case_id"]]) for row in rows]
+    return [_claim(row, by_id[row["case_id"]], lengths.get(row["id"], 0)) for row in rows]
 
 
-def _lease_rows(
-    run_id: int, owned: QuerySet[Run], *, token: str, most: int, now: datetime
-) -> list[dict[str, Any]]:
-    rows = list(
+def _waiting_rows(run_id: int, owned: QuerySet[Run], most: int) -> list[dict[str, Any]]:
+    return list(
         Result.objects.ready()
         .filter(Exists(owned), run_id=run_id)
         .select_for_update(skip_locked=True)
         .order_by("position", "id")
         .values(*CLAIM_COLUMNS)[:most]
     )
+
+
+def _how_many_fit(lengths: Sequence[int]) -> int:
+    """Return how many of these lengths, from the first on, are held in memory together."""
+    within = sum(total <= MAX_HELD_BYTES for total in accumulate(lengths))
+    return max(1, within)
+
+
+def _lease(rows: Iterable[Mapping[str, Any]], *, token: str, now: datetime) -> None:
     ids = among(row["id"] for row in rows)
     Result.objects.filter(id__in=ids, status=ResultStatus.PENDING).update(
         status=ResultStatus.RUNNING,
@@ -101,10 +133,9 @@ def _lease_rows(
         lease_until=now + LEASE,
         started_at=now,
     )
-    return rows
 
 
-def _claim(row: dict[str, Any], case: Case) -> Claim:
+def _claim(row: dict[str, Any], case: Case, stored_size: int) -> Claim:
     paths = row["retry_paths"]
     return Claim(
         result_id=row["id"],
@@ -114,6 +145,7 @@ def _claim(row: dict[str, Any], case: Case) -> Claim:
         keeps_output=row["keeps_output"],
         retry_paths=None if paths is None else tuple(paths),
         case=case,
+        stored_size=stored_size,
     )
 
 
@@ -165,6 +197,11 @@ RENEW_EVERY_S = LEASE.total_seconds() / 6
 DOUBT_AFTER_S = LEASE.total_seconds() / 2
 
 Clock = Callable[[], float]
+StoredSizes = Callable[[Sequence[int]], Mapping[int, int]]
+
+
+def _note_nothing(result_ids: Collection[int]) -> None:
+    return None
 
 
 def time_since_boot() -> float:
@@ -174,7 +211,10 @@ def time_since_boot() -> float:
 
 
 class Leases:
-    """The claims that a worker holds, by result; `count_under_way` returns how many it executes."""
+    """The claims that a worker holds, by result; `count_under_way` returns how many it executes.
+
+    `released` is told of results that are held no longer.
+    """
 
     def __init__(
         self,
@@ -183,6 +223,7 @@ class Leases:
         database: DatabaseThread,
         *,
         count_under_way: Callable[[], int],
+        released: Callable[[Collection[int]], None] = _note_nothing,
         clock: Clock = time_since_boot,
     ) -> None:
         """Hold nothing yet."""
@@ -191,6 +232,7 @@ class Leases:
         self._token = token
         self._database = database
         self._count_under_way = count_under_way
+        self._released = released
         self._clock = clock
         self._renewed_at = clock()
         self._renewing = asyncio.Lock()
@@ -201,8 +243,10 @@ class Leases:
 
     def release(self, result_ids: Iterable[int]) -> None:
         """Stop holding results."""
-        for result_id in result_ids:
+        released = tuple(result_ids)
+        for result_id in released:
             self.held.pop(result_id, None)
+        self._released(released)
 
     async def holds(self, result_id: int) -> bool:
         """Tell whether a result is still ours; ask the database when the last answer is old."""
@@ -247,7 +291,12 @@ def claim_jobs(
     if is_repeated:
         release_held(work.run_id, token, but=held)
     claims = claim_results(
-        work.run_id, token=token, most=most, now=database_now(), owner_id=work.owner_id
+        work.run_id,
+        token=token,
+        most=most,
+        now=database_now(),
+        owner_id=work.owner_id,
+        stored_sizes=partial(stored_sizes, work),
     )
     stored = stored_outputs(work, {claim.result_id: claim.case for claim in claims})
     # Only an earlier claim of the same generation can have left replies.

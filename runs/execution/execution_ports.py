@@ -33,8 +33,10 @@ from evaluators.model_calls.calls import (
     ChatCall,
     Ledger,
     ModelCallError,
+    TakeRoom,
     TraceHeaders,
     sha256_hex,
+    take_room_at_once,
 )
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.judge import UNREADABLE, ModelJudge, PendingQuestion
@@ -375,6 +377,8 @@ class ExecutionPorts:
     begin: Begin
     write_down: Callable[[CallRecord], None]
     earlier: Calls = field(default_factory=dict)
+    take_room: TakeRoom = take_room_at_once
+    take_room_for_judge: TakeRoom = take_room_at_once
     agents: AgentClient | None = None
     sandbox: Sandbox | None = None
     is_refused: bool = False
@@ -393,7 +397,7 @@ class ExecutionPorts:
             models=self.work.models,
             client=self.client,
             agents=self.agents,
-            ledger=self._ledger(),
+            ledger=self._ledger(self.take_room),
         )
         try:
             return await calls.answer(self.context)
@@ -407,7 +411,7 @@ class ExecutionPorts:
             client=self.client,
             models=self.work.models,
             default=self.work.plan.judge,
-            ledger=self._ledger(),
+            ledger=self._ledger(self.take_room_for_judge),
             target=self.work.plan.target.name,
             case=self.context.case.key,
             path=path,
@@ -428,12 +432,12 @@ class ExecutionPorts:
             client=self.client,
             agents=self.agents,
             sandbox=self.sandbox,
-            ledger=self._ledger(),
+            ledger=self._ledger(self.take_room_for_judge),
         )
         return _RefusableJudge(judge, self)
 
-    def _ledger(self) -> Ledger:
-        return Ledger(self._recall, self.write_down, self.admit, self.begin)
+    def _ledger(self, take_room: TakeRoom) -> Ledger:
+        return Ledger(self._recall, self.write_down, self.admit, self.begin, take_room)
 
     def _recall(self, key: CallKey, request_hash: str) -> CallRecord | None:
         return self.earlier.get((key, request_hash))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import TextField
-from django.db.models.functions import Cast, Length
+from django.db.models import OuterRef, QuerySet, Subquery, TextField, Value
+from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from evaluators.kinds import all_kinds
@@ -23,16 +23,21 @@ from evaluators.scoring.tree import EvaluatorSpec
 from runs.costs import is_replayed
 from runs.engine.plan import Plan, TargetPlan, case_tree, read_plan
 from runs.execution.target_secrets import TargetSecrets, run_secrets
-from runs.models.database import among, clock_offset
+from runs.models.database import TextBytes, among, clock_offset
 from runs.models.jobs import ModelJob
-from runs.models.results import ModelCall, PushedOutput, cost_purpose
+from runs.models.results import (
+    ComparedOutput,
+    ModelCall,
+    PushedOutput,
+    Result,
+    ResultOutput,
+    cost_purpose,
+)
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent, RecordedOutput, SuiteFile, Target
 from runs.target_kinds import get_target_kind
 from runs.target_kinds._base import TargetConfig, TargetKind
 
-# Pushed outputs that are longer as JSON are read when they are scored, not with all that were claimed together.
-LARGE_LENGTH = 256 * 1024
 REUSABLE_STATUSES = (CallOutcome.OK, CallOutcome.UNREADABLE)
 
 Calls = Mapping[tuple[CallKey, str], CallRecord]
@@ -174,13 +179,11 @@ def _files(paths: Mapping[str, str]) -> dict[str, bytes]:
 def stored_outputs(work: RunWork, cases: Mapping[int, Case]) -> dict[int, Mapping[str, Any]]:
     """Return the stored outputs of results by id, for `cases` by the same id.
 
-    They are those that were pushed, but for large ones, the target's uploads, or the cases' own without uploads.
+    They are those that were pushed, the target's uploads, or the cases' own without uploads.
     """
     if work.target.awaits:
-        length = Length(Cast("output", TextField()))
         pushed = PushedOutput.objects.filter(result_id__in=cases, output__isnull=False)
-        small = pushed.alias(length=length).filter(length__lt=LARGE_LENGTH)
-        rows = small.values_list("result_id", "output")
+        rows = pushed.values_list("result_id", "output")
         return {pk: output for pk, output in rows if output is not None}
     if not work.target.replays:
         return {}
@@ -193,10 +196,26 @@ def stored_outputs(work: RunWork, cases: Mapping[int, Case]) -> dict[int, Mappin
     return {pk: by_key[case.key] for pk, case in cases.items() if case.key in by_key}
 
 
-def pushed_output(result_id: int) -> Mapping[str, Any] | None:
-    """Return the pushed output of a result, of any size; None without one."""
-    pushed = PushedOutput.objects.filter(result_id=result_id)
-    return pushed.values_list("output", flat=True).first()
+def stored_sizes(work: RunWork, result_ids: Collection[int]) -> dict[int, int]:
+    """Return by result how many bytes are stored of what its execution reads: outputs, also the baseline's."""
+    own = OuterRef("pk")
+    parts = [_size(ResultOutput.objects.filter(pk=own), "text", "messages", "trace")]
+    if work.plan.baseline:
+        parts.append(_size(ComparedOutput.objects.filter(pk=own), "text"))
+    if work.target.awaits:
+        parts.append(_size(PushedOutput.objects.filter(pk=own), "output"))
+    elif work.target.replays and work.has_uploads:
+        uploads = RecordedOutput.objects.filter(target_id=work.target_id or 0)
+        parts.append(_size(uploads.filter(case_key=OuterRef("case__key")), "output"))
+    elif work.target.replays:
+        parts.append(_size(Case.objects.filter(pk=OuterRef("case")), "recorded_output"))
+    rows = Result.objects.filter(pk__in=result_ids).order_by()
+    return dict(rows.values_list("pk", sum(parts, start=Value(0))))
+
+
+def _size(rows: QuerySet[Any], *columns: str) -> Coalesce:
+    lengths = (Coalesce(TextBytes(Cast(column, TextField())), 0) for column in columns)
+    return Coalesce(Subquery(rows.values(length=sum(lengths, start=Value(0)))[:1]), 0)
 
 
 def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:

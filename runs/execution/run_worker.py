@@ -15,12 +15,13 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from django.conf import settings
 
@@ -49,8 +50,9 @@ from runs.execution.database import (
     note_error,
 )
 from runs.execution.execution_ports import ExecutionPorts
+from runs.execution.large_texts import MemberTexts
 from runs.execution.ledger import Admission, Budget, CallRefusedError
-from runs.execution.loading import RunWork, load_work, pushed_output
+from runs.execution.loading import RunWork, load_work
 from runs.execution.result_writer import EndedExecution, ResultWriter, RunState
 from runs.execution.shared_limits import SlotKeeper
 from runs.execution.shares import (
@@ -79,8 +81,6 @@ FILE_PART_WAIT_S = 0.002
 # The longest that a batch of claims or records waits while page requests follow each other.
 MAX_BATCH_WAIT_S = 0.1
 MAX_BATCH = 500
-# Large outputs that are held in memory and scored at once.
-MAX_LARGE_OUTPUTS = 4
 QUICK_REFILL_S = 1.0
 SHARE_EVERY_S = 1.0
 # While a worker waits for its share, or gives up what it has beyond it.
@@ -210,7 +210,8 @@ def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunSta
     database = DatabaseThread(partial(pause_for_requests, at_most_s=MAX_BATCH_WAIT_S))
 
     async def run_to_end() -> tuple[RunLoop, RunState | None]:
-        run_loop = RunLoop(work, token, database, sandbox=sandbox_in_force())
+        texts = _active_runs.texts_of(slot.member)
+        run_loop = RunLoop(work, token, database, sandbox=sandbox_in_force(), texts=texts)
         _active_runs.show(slot, run_loop)
         return run_loop, await run_loop.run_to_end()
 
@@ -288,6 +289,12 @@ class ActiveRuns:
         self._lock = threading.Lock()
         self._slot_for_run: dict[int, RunSlot] = {}
         self._slots: set[RunSlot] = set()
+        self._texts: defaultdict[int | None, MemberTexts] = defaultdict(MemberTexts)
+
+    def texts_of(self, member: int | None) -> MemberTexts:
+        """Return the large texts that all runs of a member share."""
+        with self._lock:
+            return self._texts[member]
 
     def is_deferred(self, run_id: int) -> bool:
         """Tell whether a run is kept until its member has a place."""
@@ -399,7 +406,13 @@ class RunLoop:
     """
 
     def __init__(
-        self, work: RunWork, token: str, database: DatabaseThread, *, sandbox: Sandbox | None = None
+        self,
+        work: RunWork,
+        token: str,
+        database: DatabaseThread,
+        *,
+        sandbox: Sandbox | None = None,
+        texts: MemberTexts | None = None,
     ) -> None:
         """Hold nothing yet."""
         self.work = work
@@ -407,7 +420,14 @@ class RunLoop:
         self.sandbox = sandbox
         self.is_draining = False
         self._database = database
-        self._leases = Leases(work.run_id, token, database, count_under_way=lambda: self.under_way)
+        self._texts = texts or MemberTexts()
+        self._leases = Leases(
+            work.run_id,
+            token,
+            database,
+            count_under_way=lambda: self.under_way,
+            released=self._texts.release,
+        )
         self._writer = ResultWriter(
             work, token, database, leases=self._leases, drain=self.drain, abort=self.abort
         )
@@ -416,7 +436,6 @@ class RunLoop:
         self._client = ModelClient(self._limiter)
         self._agents = _agent_client(work)
         self._request_priority = RequestPriority()
-        self._large_outputs = asyncio.Semaphore(MAX_LARGE_OUTPUTS)
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._needs_refill = asyncio.Event()
         self._share = Share(even=0, reserved=0)
@@ -448,7 +467,10 @@ class RunLoop:
                 self._writer.end()
                 await asyncio.wait(helpers)
         finally:
-            await self._close()
+            try:
+                await self._close()
+            finally:
+                self._leases.release(tuple(self._leases.held))
         return self._writer.state
 
     @property
@@ -542,6 +564,8 @@ class RunLoop:
         clock = asyncio.get_running_loop().time
         while not self.is_draining:
             self._needs_refill.clear()
+            # Each that waits holds its stored output already.
+            await self._texts.answers.nobody_waits()
             if allowed := self._share.allowed:
                 is_quick = clock() - last < QUICK_REFILL_S
                 batch = max(min(batch * 2, MAX_BATCH) if is_quick else batch // 2, allowed)
@@ -596,6 +620,9 @@ class RunLoop:
                 finally:
                     del self._executed_by[consumer]
         finally:
+            if job.claim.result_id not in self._leases.held:
+                # It was lost meanwhile, so nothing will be written that would release it.
+                self._texts.release([job.claim.result_id])
             self.budget.release(job.claim.result_id, is_example=is_example)
             self._is_money_released.set()
 
@@ -639,30 +666,24 @@ class RunLoop:
 
     async def _execute_job(self, job: Job) -> bool:
         """Execute a result; tell whether its cost is an example of what others may cost."""
-        if job.recorded or job.execution.output or not self.work.target.awaits:
-            return await self._execute_with(job, job.recorded)
-        async with self._large_outputs:
-            # Those before are garbage, in cycles that Python's collector would look for much later.
-            gc.collect(1)
-            result = job.claim.result_id
-            return await self._execute_with(job, await self._database.do(pushed_output, result))
-
-    async def _execute_with(self, job: Job, recorded: Mapping[str, Any] | None) -> bool:
-        name = self.work.plan.target.name
+        name, result_id = self.work.plan.target.name, job.claim.result_id
+        await self._texts.answers.take(result_id, job.claim.stored_size)
         ports = ExecutionPorts(
             work=self.work,
             context=TargetContext(
                 name,
                 job.execution.case,
-                recorded=recorded,
+                recorded=job.recorded,
                 files=self.work.files,
                 sandbox=self.sandbox,
             ),
             client=self._client,
-            admit=partial(self._admit, job.claim.result_id),
-            begin=partial(self._admission.begin, job.claim.result_id),
+            admit=partial(self._admit, result_id),
+            begin=partial(self._admission.begin, result_id),
             write_down=partial(self._put_call, job),
             earlier=job.earlier,
+            take_room=partial(self._texts.answers.take, result_id),
+            take_room_for_judge=partial(self._texts.replies.take, result_id),
             agents=self._agents,
             sandbox=self.sandbox,
         )
@@ -672,12 +693,14 @@ class RunLoop:
             outcome = await execute(job.execution, ports)
         if not ports.is_refused:
             self._writer.put(EndedExecution(job.claim, job.execution.root, outcome))
-        elif self.budget.is_spent():
-            self.drain()
+        else:
+            self._texts.release([result_id])
+            if self.budget.is_spent():
+                self.drain()
         decision = outcome.decision
         is_scored = decision is not None and decision.status == "scored"
         # As in `dearest_usd`, an error that cost nothing is no example.
-        has_cost = self.budget.costs.get(job.claim.result_id, ZERO_USD) > 0
+        has_cost = self.budget.costs.get(result_id, ZERO_USD) > 0
         return not ports.is_refused and (is_scored or has_cost)
 
     async def _admit(self, result_id: int) -> None:
