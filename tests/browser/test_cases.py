@@ -11,6 +11,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from runs.models.suites import Case
 from runs.suites.services import create_suite
+from tests.support.factories import make_case, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -51,6 +52,21 @@ def test_a_case_is_written_and_edited_by_keyboard(
     expect(page.get_by_role("link", name="revision 1", exact=True)).to_be_visible()
     assert suite.cases.filter(is_current=True).count() == 1
     assert Case.objects.get(is_current=True).criteria == "Short answers"
+
+
+def test_a_case_between_others_of_long_keys_fits_on_a_phone(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("editor")
+    suite = make_suite(slug="support")
+    for key in ("A" * 200, "B" * 200, "C" * 200):
+        make_case(suite=suite, key=key)
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    page.goto(f"{live_server.url}/suites/support/cases/{'B' * 200}/")
+
+    expect(page.get_by_role("link", name=f"Next case, {'C' * 200}")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def reach(page: Page, role: str, name: str) -> Locator:
