@@ -62,7 +62,8 @@ def rule(mark: str) -> str:
 
 FENCE = re.compile(r"\A```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
 MAX_PROBLEMS, MAX_COMPARED_PROBLEMS = 3, 100
-MAX_LENGTH = 1_000_000
+# Pages show what a judge says, and a result may have many.
+MAX_LENGTH = 200_000
 MAX_COMPILED = 256
 
 Compiled = tuple[dict[str, Any], Draft202012Validator]
@@ -121,7 +122,7 @@ def _load(text: str) -> Any:
     if not text:
         raise UnreadableReplyError("the reply is empty")
     if len(text) > MAX_LENGTH:
-        raise UnreadableReplyError(f"the reply is longer than {MAX_LENGTH} characters")
+        raise UnreadableReplyError(f"the reply is longer than {MAX_LENGTH:,} characters")
     try:
         return read_json(text, unstorable="replace")
     except json.JSONDecodeError as error:

@@ -31,7 +31,7 @@ from evaluators.templatetags.markdown import PageMarkdown, markdown
 MAX_SIGNS = 8
 MAX_GIST_LENGTH = 120
 # About twenty lines of a phone.
-MAX_OPEN_LENGTH = 1_000
+MAX_OPEN_LENGTH, MAX_WHOLE_LENGTH = 1_000, 20_000
 
 register = template.Library()
 
@@ -105,11 +105,13 @@ def breakable_path(path: str) -> SafeString:
 
 @register.filter
 def whole(text: object, name: str = "Whole text") -> SafeString:
-    """Return the whole text; a long one goes into a region that scrolls, also by keyboard.
+    """Return the whole text; a long one goes into a region that scrolls, also by keyboard, and a very long one is cut.
 
     Screen readers announce the region by `name`.
     """
     shown = str(text)
+    if (more := len(shown) - MAX_WHOLE_LENGTH) > 0:
+        shown = f"{shown[:MAX_WHOLE_LENGTH]}\n… {figures.thousands(more)} characters more"
     if len(shown) <= MAX_OPEN_LENGTH:
         return escape(shown)
     return format_html(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -210,6 +211,16 @@ def test_a_fence_around_the_whole_reply_is_read(model_server: ModelServer) -> No
 
     assert isinstance(reply, JudgeReply)
     assert reply.content["score"] == 1
+
+
+def test_a_reply_that_no_page_could_show_is_not_read(model_server: ModelServer) -> None:
+    long = json.dumps({**json.loads(FAKE), "reasoning": "x" * 200_000})
+    model_server.behave(then=good(long))
+
+    failure, _ = ask(model_server)
+
+    assert isinstance(failure, JudgeFailure)
+    assert "longer than 200,000 characters" in failure.reason
 
 
 def test_a_server_that_fails_for_good_is_a_judge_failure_with_its_words(
