@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from runs.execution import claims, large_texts, run_worker
 from runs.execution.large_texts import LARGE_BYTES
@@ -281,3 +283,13 @@ def test_few_large_outputs_are_scored_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert figures(run) == ("completed", 12, 11, 1, 0)
     assert most <= 3
     assert PushedOutput.objects.filter(output__isnull=False).count() == 0
+
+
+def test_outputs_are_not_sent_as_arrays_whose_quotes_are_escaped_one_by_one() -> None:
+    run = open_run(3)
+    with CaptureQueriesContext(connection) as made:
+        push(run, ("C-0", GOOD), ("C-1", BAD))
+        push(run, ("C-0", BAD), ("C-2", {"output": 'A "quote" \\ and é'}))
+    assert not [query for query in made.captured_queries if "UNNEST" in query["sql"]]
+    outputs = run.results.order_by("position").values_list("pushed__output__output", flat=True)
+    assert list(outputs) == [BAD["output"], BAD["output"], 'A "quote" \\ and é']
