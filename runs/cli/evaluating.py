@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.cli.command import MISUSED, get_run, get_suite, get_target, read_file
+from runs.cli.command import MISUSED, get_run, get_suite, get_target
 from runs.cli.options import ContradictoryOptionsError
 from runs.cli.terminal import import_message
 from runs.files.importing import import_recorded_outputs, import_suites
@@ -159,19 +159,24 @@ def options_as_remedies() -> Iterator[None]:
 
 
 def find_target(
-    name: str, outputs: Path | None, model: LanguageModel | None, *, note: Note
+    name: str,
+    outputs: Path | None,
+    model: LanguageModel | None,
+    *,
+    lines: bytes | None = None,
+    note: Note,
 ) -> Target:
     """Return the target that the options name, made if necessary.
 
-    `outputs` are stored as a recorded target, named `name` or after the file. A model alone becomes a
+    `outputs`, which are `lines`, are stored as a recorded target, named `name` or after the file. A model alone becomes a
     chat target. A model with a chat target makes a copy of that target with the model, so that the
     run can be repeated in the browser. The options must have passed check_target_options. Raises
     DomainError.
     """
-    if outputs is not None:
+    if outputs is not None and lines is not None:
         imported = import_recorded_outputs(
             target_name=outputs.stem if name in ("", RECORDED) else name,
-            lines=read_file(outputs, option="--outputs"),
+            lines=lines,
             imported_by=None,
             file=outputs.name,
         )

@@ -135,7 +135,8 @@ class FolderFiles(Mapping[str, bytes]):
         try:
             place = (self._root / path).resolve()
             is_inside = place.is_relative_to(self._root) and place.is_file()
-        except (OSError, ValueError):
+        # A link that leads to itself is a RuntimeError before Python 3.13.
+        except (OSError, ValueError, RuntimeError):
             return None
         return place if is_inside else None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
+from django.db import connection
 
 from runs.models.runs import Run
 from runs.models.suites import Suite, Target
@@ -135,6 +137,25 @@ def test_outputs_become_a_target_named_after_their_file(suite_file, tmp_path, ca
     assert Target.objects.get().name == "agent-1.5"
     assert Run.objects.get().target_name == "agent-1.5"
     assert "1 output belongs to no case of refunds: C-9." in capsys.readouterr().err
+
+
+def test_nobody_waits_while_a_command_reads_a_slow_file(suite_file, tmp_path, monkeypatch):
+    read_bytes, waited = Path.read_bytes, {}
+
+    def read(path):
+        waited[path.name] = connection.in_atomic_block
+        return read_bytes(path)
+
+    (tmp_path / "table.csv").write_text("input\nWhere is the tent?\n")
+    monkeypatch.setattr(Path, "read_bytes", read)
+    evaluate(suite_file, "--outputs", outputs(tmp_path, "a.jsonl", C_1="A refund."))
+    call_command("import", "--outputs", outputs(tmp_path, "b.jsonl", C_1="A refund."))
+    call_command("import", tmp_path / "table.csv", "--suite", "refunds")
+    assert {name: waited[name] for name in ("a.jsonl", "b.jsonl", "table.csv")} == {
+        "a.jsonl": False,
+        "b.jsonl": False,
+        "table.csv": False,
+    }
 
 
 def test_outputs_are_stored_for_the_named_target(suite_file, tmp_path, capsys):

@@ -182,6 +182,7 @@ class TestThisMachine:
         evals = tmp_path / "evals"
         (evals / "out.md").symlink_to(tmp_path / "secret.md")
         (evals / "loop").symlink_to(evals)
+        (evals / "itself").symlink_to("itself")
         (evals / "near.md").symlink_to(evals / "in/x.md")
 
         (bundle,) = bundles_at([evals])
@@ -191,7 +192,7 @@ class TestThisMachine:
         assert "../secret.md" not in bundle.files
         with pytest.raises(KeyError):
             bundle.files["out.md"]
-        assert "are not followed: loop/x, out.md" in str(bundle.left_out[0])
+        assert "are not followed: itself, loop/x, out.md" in str(bundle.left_out[0])
 
     def test_what_is_no_plain_file_is_never_opened(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe.yaml")

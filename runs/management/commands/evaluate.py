@@ -19,7 +19,7 @@ from runs.cli.campaigns import (
     worst_code,
     write_files,
 )
-from runs.cli.command import SiteCommand, campaign_url, get_model, get_run
+from runs.cli.command import SiteCommand, campaign_url, get_model, get_run, read_file
 from runs.cli.evaluating import (
     check_judging_options,
     check_tags,
@@ -181,6 +181,9 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
     """
     notes: list[str] = []
     reap(now=database_now())
+    # A pipe may be slow, and on SQLite nobody else could write meanwhile.
+    outputs: Path | None = options["outputs"]
+    lines = None if outputs is None else read_file(outputs, option="--outputs")
     with transaction.atomic(), options_as_remedies():
         suite = find_suite(
             options["suite"],
@@ -208,7 +211,7 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
         if options["outputs_of"]:
             runs = _judge_again(suite, options, choices, notes)
         else:
-            runs = _ask_targets(suite, options, names, choices, notes)
+            runs = _ask_targets(suite, options, names, choices, notes, lines)
     for note in notes:
         progress.say(note)
     return runs
@@ -220,10 +223,12 @@ def _ask_targets(
     names: Sequence[str],
     choices: dict[str, Any],
     notes: list[str],
+    lines: bytes | None,
 ) -> list[Run]:
     model = get_model(options["model"]) if options["model"] else None
     check_tags(suite, options["tag"] or ())
-    targets = [find_target(name, options["outputs"], model, note=notes.append) for name in names]
+    outputs = options["outputs"]
+    targets = [find_target(name, outputs, model, lines=lines, note=notes.append) for name in names]
     for target in targets:
         notes += output_warnings(suite, target, options["tag"], options["case"])
         notes += filter(None, [offer_to_resume(suite, target)])

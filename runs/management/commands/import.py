@@ -136,9 +136,11 @@ class Command(SiteCommand):
             if paths
             else FoundSuites(())
         )
+        # Read before the transaction: a pipe may be slow, and on SQLite nobody else could write meanwhile.
+        lines = read_file(outputs, option="--outputs") if outputs else b""
         with transaction.atomic():
             stored = _import_suites(reading, options)
-            recorded = _import_outputs(outputs, options["target"]) if outputs else None
+            recorded = _import_outputs(outputs, lines, options["target"]) if outputs else None
         notes = (note for suite in stored for note in suite.notes)
         for warning in (*reading.warnings, *notes, *(recorded.notes if recorded else ())):
             self._warn(warning)
@@ -154,8 +156,10 @@ class Command(SiteCommand):
             self._print(f"Target {target.name}: {count}, from {outputs}")
 
     def _import_table(self, options: dict[str, Any]) -> None:
+        [path] = options["paths"]
+        content = read_file(path)
         with transaction.atomic():
-            sentences, rejected = import_table(options)
+            sentences, rejected = import_table(path, content, options)
         for problem in rejected:
             self._warn(problem)
         for sentence in sentences:
@@ -181,8 +185,7 @@ def _import_suites(reading: FoundSuites, options: dict[str, Any]) -> tuple[Any, 
     )
 
 
-def _import_outputs(path: Path, name: str | None) -> ImportedOutputs:
-    lines = read_file(path, option="--outputs")
+def _import_outputs(path: Path, lines: bytes, name: str | None) -> ImportedOutputs:
     return import_recorded_outputs(
         target_name=name or path.stem, lines=lines, imported_by=None, file=str(path)
     )
@@ -210,15 +213,16 @@ def check_table_options(options: dict[str, Any]) -> None:
         raise _misuse("--suite gets the cases of one table; name exactly one.")
 
 
-def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
+def import_table(
+    path: Path, content: bytes, options: dict[str, Any]
+) -> tuple[list[str], list[Problem]]:
     """Store the cases of a table; returns messages, and the rejected rows that were left out.
 
     Raises UnreadableFileError with every rejected row unless they are left out, and DomainError.
     """
-    [path] = options["paths"]
     existing = _existing_suite(options)
     try:
-        table = TableIn.read(path, read_file(path), options)
+        table = TableIn.read(path, content, options)
     except UnknownPartError as error:
         raise _misuse(str(error)) from error
     current = existing.cases.filter(is_current=True) if existing else Case.objects.none()
