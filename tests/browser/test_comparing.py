@@ -12,7 +12,15 @@ from pytest_django.live_server_helper import LiveServer
 
 from runs.models.runs import Run, RunStatus
 from tests.browser.accessibility import violations
-from tests.support.factories import make_case, make_result, make_run, make_score, make_suite
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_scored_run,
+    make_suite,
+    make_target,
+)
 
 LogIn = Callable[[str], User]
 CASES = 12
@@ -158,3 +166,25 @@ def press(page: Page, place: Locator) -> None:
         if place.evaluate("e => e === document.activeElement"):
             return page.keyboard.press("Enter")
     raise AssertionError(f"{place} was not reached in {MAX_STOPS} stops")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_comparison_shows_long_names_whole_on_a_phone(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("editor")
+    suite = make_suite(slug="support")
+    for letter in "AB":
+        name = letter * 120
+        make_scored_run(
+            suite=suite, target=make_target(name=name), target_name=name, verdicts=["pass"]
+        )
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    page.goto(f"{live_server.url}/compare/?baseline=support:1&candidate=support:2")
+
+    ends = page.locator(".versus header p, .banner p").evaluate_all(
+        "parts => parts.map((part) => part.getBoundingClientRect().right)"
+    )
+    assert len(ends) > 2
+    assert max(ends) <= 390
