@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from google.rpc.status_pb2 import Status as RpcStatus
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pytest_django import DjangoAssertNumQueries, Settings
@@ -346,6 +348,18 @@ def test_a_request_of_many_traces_is_taken_in_parts(
     assert (rejected, message.count("There is no suite 'none'")) == (0, 1)
     counts = Trace.objects.order_by("trace_id").values_list("span_count", flat=True)
     assert list(counts) == [3, 1, 1, 1, 1, 1]
+
+
+def test_spans_are_not_sent_as_arrays_whose_quotes_are_escaped_one_by_one(
+    exporter: Exporter,
+) -> None:
+    first, second = span(1, input__value='A "quote" \\ and é'), span(2, 1)
+    with CaptureQueriesContext(connection) as made:
+        assert exporter.send(first, first, second) == (0, "")
+        assert exporter.send(second, span(3, 1)) == (0, "")
+    sent = [query["sql"] for query in made.captured_queries if "runs_tracespan" in query["sql"]]
+    assert not [sql for sql in sent if "UNNEST" in sql]
+    assert TraceSpan.objects.count() == 3
 
 
 def test_a_refusal_is_a_status_of_google_rpc() -> None:
