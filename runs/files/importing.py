@@ -19,6 +19,7 @@ from runs.formats.bundles import bundles_at
 from runs.formats.finding import FoundSuite, read_suites
 from runs.formats.recorded_outputs import read_outputs, unknown_keys
 from runs.formats.suite_files import make_slug
+from runs.models.database import insert_rows
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile, Target
 from runs.specs.problems import Problem
 from runs.specs.suites import CaseSpec, SuiteWithCases
@@ -69,9 +70,6 @@ def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Prob
             "score, so each of their results would be an error; add one, or set final_score: aggregate"
         )
         yield Problem(message, file, 0, without[0], "final_score")
-
-
-BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,10 +358,9 @@ def import_recorded_outputs(
         if before == {recorded.key: dict(recorded.output) for recorded in outputs}:
             return ImportedOutputs(target, notes)
         target.recorded_outputs.all().delete()
-        RecordedOutput.objects.bulk_create(
-            (RecordedOutput(target=target, case_key=o.key, output=dict(o.output)) for o in outputs),
-            batch_size=BATCH,
-        )
+        # Django would send arrays, in which the driver escapes each quote in Python.
+        rows = ((target.pk, recorded.key, dict(recorded.output)) for recorded in outputs)
+        insert_rows(RecordedOutput, ("target_id", "case_key", "output"), rows)
         AuditEntry.objects.record(
             "import",
             by=imported_by,

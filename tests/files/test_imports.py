@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import AuditEntry
 from runs.files.importing import TargetKindDiffersError, import_recorded_outputs, import_suite
@@ -304,6 +306,15 @@ def test_many_cases_take_no_more_queries_than_few(
 
     with django_assert_max_num_queries(40):
         import_suite(content.replace(cases=cases), imported_by=None)
+
+
+def test_recorded_outputs_are_not_sent_as_arrays_whose_quotes_are_escaped_one_by_one() -> None:
+    lines = [json.dumps({"id": key, "output": 'A "quote" \\ and é'}) for key in ("A", "B")]
+    with CaptureQueriesContext(connection) as made:
+        target = import_recorded_outputs(target_name="v1", lines=lines, imported_by=None).target
+    assert not [query for query in made.captured_queries if "UNNEST" in query["sql"]]
+    texts = target.recorded_outputs.values_list("output__output", flat=True)
+    assert list(texts) == ['A "quote" \\ and é'] * 2
 
 
 def test_recorded_outputs_make_a_target(content: SuiteWithCases) -> None:
