@@ -147,6 +147,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     Ctrl-C ends a command with a sentence unless the command handles it.
     """
+    # What was started with a closed output writes to nowhere.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     try:
         _run(sys.argv if argv is None else argv)
     except KeyboardInterrupt:

@@ -192,3 +192,16 @@ def test_up_names_a_wrong_setting(tmp_path: Path):
     assert done.returncode == 3
     assert "PORT" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_command_that_is_started_with_closed_outputs_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    main(["evalsite", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        main(["evalsite", "nosuch"])
+    assert ended.value.code == 2
+    sys.stdout.close()
+    sys.stderr.close()
