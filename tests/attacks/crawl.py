@@ -76,10 +76,14 @@ class Crawl:
             unseen.discard(path)
             if chance.random() >= share * 10:
                 continue
-            with site.ask(site.client(role), "GET", path, about=f"as {role}") as answer:
-                yield from answer.findings
-                if answer.status in DRAWN and answer.is_page:
-                    waiting += self.read(path, answer)
+            # Some forms are drawn only into a page that is open already.
+            for is_htmx in (False, True):
+                with site.ask(
+                    site.client(role), "GET", path, is_htmx=is_htmx, about=f"as {role}"
+                ) as answer:
+                    yield from answer.findings
+                    if answer.status in DRAWN and answer.is_page:
+                        waiting += self.read(path, answer)
 
     def read(self, path: str, answer: Answer) -> list[str]:
         """Note the forms and parameters of a page, and return where it leads."""
