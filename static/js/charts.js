@@ -49,13 +49,17 @@ function figure(name, panel, width) {
 
 const open = ({ customdata }) => { if (customdata) location.assign(customdata); };
 
+// Plotly reads tags and entities in its texts; those that are names are escaped.
+const ENTITIES = { "<br>": "\n", "&lt;": "<", "&gt;": ">", "&amp;": "&" };
+const plain = (text) => text.replace(/<br>|&lt;|&gt;|&amp;/g, (found) => ENTITIES[found]);
+
 // Points are links of one stop of Tab; arrow keys lead from there to the others.
 function link(chart) {
   let tabIndex = 0;
   for (const point of chart.querySelectorAll(".scatterlayer .point")) {
     const { trace } = point.closest(".trace").__data__[0];
     const { i } = point.__data__;
-    const label = trace.hovertext[i].replaceAll("<br>", "\n");
+    const label = plain(trace.hovertext[i]);
     point.dataset.tip = "";
     const attributes = { role: "link", tabindex: tabIndex, "aria-label": label };
     for (const [name, value] of Object.entries(attributes)) point.setAttribute(name, value);

@@ -176,6 +176,20 @@ def test_a_point_shows_its_figures_under_the_pointer_and_a_click_opens_its_run(
     page.wait_for_url("**/suites/support/runs/8/")
 
 
+def test_a_point_is_called_what_its_target_is_called(
+    page: Page, live_server: LiveServer, log_in: LogIn, transactional_db: None
+) -> None:
+    log_in("viewer")
+    suite = make_suite(slug="support")
+    name = "R&D <b>agent</b> &lt;1"
+    make_charted_run(suite=suite, name=name, score=0.8, cost="1", passed=20)
+
+    page.goto(f"{live_server.url}{CHARTS}")
+
+    point = page.locator("#score-cost .point")
+    expect(point).to_have_attribute("aria-label", re.compile(f"^{re.escape(name)}, run #1"))
+
+
 def test_points_are_one_stop_of_tab_and_arrow_keys_lead_to_the_run(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:
