@@ -12,6 +12,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.suites import Case
 from runs.suites.services import create_suite
 from tests.support.factories import make_case, make_suite
+from tests.support.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -66,6 +67,19 @@ def test_a_case_between_others_of_long_keys_fits_on_a_phone(
     page.goto(f"{live_server.url}/suites/support/cases/{'B' * 200}/")
 
     expect(page.get_by_role("link", name=f"Next case, {'C' * 200}")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_an_evaluator_with_a_long_name_fits_on_a_phone(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("editor")
+    make_suite(slug="support", tree=tree({**CHECK, "name": "A" * 100}))
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    page.goto(f"{live_server.url}/suites/support/evaluators/n2/")
+
+    expect(page.get_by_text("A" * 100).first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
