@@ -413,7 +413,7 @@ def test_many_results_take_few_trees(django_assert_max_num_queries):
     # renews the version of its results, by which a kept comparison is known to be stale, one looks for cases
     # with evaluators of their own, which may take samples, and one for the versions of judges. A sixth looks for
     # verdicts against a baseline.
-    with django_assert_max_num_queries(82):
+    with django_assert_max_num_queries(88):
         brought_in(*lines)
     assert Result.objects.count() == 300
 
