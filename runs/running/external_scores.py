@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
-from runs.models.database import among, database_now
+from runs.models.database import among, database_now, insert_rows
 from runs.models.results import ExternalScore
 from runs.models.runs import Run
 from runs.running.pushing import UnusablePushesError, unknown_place
@@ -106,24 +107,23 @@ def _unknown(
 
 def _store(given: Sequence[GivenScore], results: Mapping[tuple[str, int], int]) -> ScoresSummary:
     stored = ExternalScore.objects.filter(result__in=among(results.values())).order_by()
-    before = {
-        (row.result_id, row.source, row.name): tuple(getattr(row, column) for column in COLUMNS)
-        for row in stored
-    }
-    summary, rows, now = ScoresSummary(), [], database_now()
+    before = {(row.result_id, row.source, row.name): row for row in stored}
+    summary, now = ScoresSummary(), database_now()
+    rows, replaced = list[tuple[Any, ...]](), list[int]()
     for score in given:
         pk = results[score.case, score.repetition]
         earlier = before.get((pk, score.source, score.name))
-        if earlier == score.values:
+        if earlier and tuple(getattr(earlier, column) for column in COLUMNS) == score.values:
             summary.unchanged += 1
             continue
+        if earlier:
+            replaced.append(earlier.pk)
         summary.added += earlier is None
         summary.changed += earlier is not None
-        rows.append(ExternalScore(result_id=pk, pushed_at=now, **score.row))
-    ExternalScore.objects.bulk_create(
-        rows,
-        update_conflicts=True,
-        unique_fields=["result", "source", "name"],
-        update_fields=[*COLUMNS, "pushed_at"],
-    )
+        rows.append((pk, now, *score.row.values()))
+    # The run is locked. An upsert would be sent as arrays, in which the driver escapes each quote in Python.
+    ExternalScore.objects.filter(pk__in=among(replaced)).delete()
+    if rows:
+        columns = ("result_id", "pushed_at", *given[0].row)
+        insert_rows(ExternalScore, columns, rows)
     return summary

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.access.roles import Scope
@@ -73,6 +75,18 @@ def names(client: Client, filter: str) -> list[str]:
     found = client.get("/api/runs/support:1/results", {"filter": filter})
     assert found.status_code == 200, found.content
     return [row["case"] for row in found.json()["results"]]
+
+
+def test_scores_are_not_sent_as_arrays_whose_quotes_are_escaped_one_by_one(
+    run: Run, program: Program
+) -> None:
+    reasons = {"reason": 'A "quote" \\ and é'}
+    with CaptureQueriesContext(connection) as made:
+        push(program, FAITH, STARS)
+        push(program, {**FAITH, **reasons}, {**STARS, **reasons})
+    sent = [query["sql"] for query in made.captured_queries]
+    assert not [sql for sql in sent if "runs_externalscore" in sql and "UNNEST" in sql]
+    assert set(ExternalScore.objects.values_list("reason", flat=True)) == {reasons["reason"]}
 
 
 def test_scores_are_stored_once_and_shown_beside_ours(
