@@ -472,7 +472,7 @@ def test_ticked_cases_are_exported_and_read_back(
     head = {"s.yaml": write_yaml(suite_head(whole)).encode()}
     assert suite_files.read_case_lines(lines, file="s.jsonl", files=head).cases == wanted
     assert [json.loads(line)["id"] for line in lines.splitlines()] == ["returns", "C-1"]
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(14):
         table = export("csv", everything="1").decode()
     assert table.startswith("key,title,tags,input,")
     assert "C-2,,,user: Ask 2" in table
