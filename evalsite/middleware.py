@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.models import User
-from django.db import DatabaseError
+from django.db import DatabaseError, IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
@@ -200,6 +201,8 @@ DELETABLE = (
     *(Suite.DoesNotExist, Run.DoesNotExist, Result.DoesNotExist),
     *(CaseUpload.DoesNotExist, ReviewUpload.DoesNotExist, ReviewItem.DoesNotExist),
 )
+# PostgreSQL's code for a row that refers to none.
+FOREIGN_KEY = "23503"
 
 
 class UnavailableDataMiddleware:
@@ -215,11 +218,20 @@ class UnavailableDataMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Return the page with status 409, or None for any other error; raises Http404 for what is gone."""
-        if isinstance(exception, DELETABLE) and not _names_existing_run(request):
+        is_gone = isinstance(exception, DELETABLE) and not _names_existing_run(request)
+        if is_gone or _refers_to_what_is_gone(exception):
             raise Http404("It was deleted in the meantime.") from exception
         if not isinstance(exception, UnreadableSnapshotError):
             return None
         return render(request, "409.html", {"reason": str(exception)}, status=409)
+
+
+def _refers_to_what_is_gone(error: BaseException) -> bool:
+    """Tell whether a row could not be stored because another, to which it refers, was deleted."""
+    cause = error.__cause__
+    codes = getattr(cause, "sqlstate", ""), getattr(cause, "sqlite_errorcode", None)
+    is_foreign_key = codes[0] == FOREIGN_KEY or codes[1] == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+    return isinstance(error, IntegrityError) and is_foreign_key
 
 
 def _names_existing_run(request: HttpRequest) -> bool:

@@ -101,6 +101,19 @@ def test_every_member_comments_replies_and_resolves_without_a_script(
     assert "right" not in str([entry.as_values() for entry in entries])
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_comment_on_what_is_deleted_meanwhile_is_not_found(
+    result: Result, viewer_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete_first(text: str, by: User) -> list[User]:
+        Result.objects.filter(pk=result.pk).delete()
+        return []
+
+    monkeypatch.setattr(services, "_mentioned", delete_first)
+    assert viewer_client.post(address_of(result), {"text": "Is this right?"}).status_code == 404
+    assert not Comment.objects.exists()
+
+
 def test_each_page_has_the_comments_of_its_own_subject(
     suite: Suite, result: Result, viewer: User, viewer_client: Client
 ) -> None:
