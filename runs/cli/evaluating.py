@@ -17,7 +17,7 @@ from runs.cli.options import ContradictoryOptionsError
 from runs.cli.terminal import import_message
 from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
-from runs.formats.finding import SUFFIXES, read_suites
+from runs.formats.finding import SUFFIXES, FoundSuites, read_suites
 from runs.models.runs import Run
 from runs.models.suites import Case, RecordedOutput, Suite, Target
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
@@ -39,18 +39,40 @@ class OptionOfFilesError(DomainError):
     code = "option_of_files"
 
 
-def find_suite(
-    word: str, *, judge: str, profile: str = "", slug: str | None = None, note: Note
-) -> Suite:
-    """Return the suite of a short name; a suite at a path is imported first.
+def read_suite_at(word: str, *, profile: str = "") -> FoundSuites | None:
+    """Return what the files at a path hold, before a transaction: that may take long. None for a short name.
 
-    A short name takes precedence over a path of the same name: write ./NAME for the path. `judge` is
-    the slug of a model that replaces the file's judge if that is unknown here, and `slug` a name that
-    replaces the file's. `note` receives messages about the import. Raises DomainError, and
+    A short name takes precedence over a path of the same name: write ./NAME for the path. Raises DomainError, and
     UnreadableFileError with every problem of the files.
     """
-    if _is_path(word):
-        return _import_suite(Path(word), judge=judge, profile=profile, slug=slug, note=note)
+    if not _is_path(word):
+        return None
+    run = prompt_programs(None, command="evaluate")
+    reading = read_suites(bundles_at([Path(word)]), profile=profile, run=run)
+    if len(reading.suites) > 1:
+        files = ", ".join(suite.path for suite in reading.suites)
+        raise SeveralSuitesError(
+            f"{word} contains {len(reading.suites)} suites, and a run needs one. Name its file: {files}."
+        )
+    return reading
+
+
+def find_suite(
+    word: str,
+    reading: FoundSuites | None,
+    *,
+    judge: str,
+    profile: str = "",
+    slug: str | None = None,
+    note: Note,
+) -> Suite:
+    """Return the suite of a short name, or import the one that was read at a path.
+
+    `judge` is the slug of a model that replaces the file's judge if that is unknown here, and `slug` a name that
+    replaces the file's. `note` receives messages about the import. Raises DomainError.
+    """
+    if reading is not None:
+        return _import_suite(reading, judge=judge, slug=slug, note=note)
     suite = get_suite(word)
     if option := next(
         (f"--{name}" for name, value in (("profile", profile), ("slug", slug)) if value), ""
@@ -68,14 +90,7 @@ def _is_path(word: str) -> bool:
     return Path(word).exists() and not Suite.objects.filter(slug=word).exists()
 
 
-def _import_suite(path: Path, *, judge: str, profile: str, slug: str | None, note: Note) -> Suite:
-    run = prompt_programs(None, command="evaluate")
-    reading = read_suites(bundles_at([path]), profile=profile, run=run)
-    if len(reading.suites) > 1:
-        files = ", ".join(suite.path for suite in reading.suites)
-        raise SeveralSuitesError(
-            f"{path} contains {len(reading.suites)} suites, and a run needs one. Name its file: {files}."
-        )
+def _import_suite(reading: FoundSuites, *, judge: str, slug: str | None, note: Note) -> Suite:
     [suite] = reading.suites
     is_known = LanguageModel.objects.filter(slug=suite.content.judge).exists()
     replacement = judge if judge and suite.content.judge and not is_known else None

@@ -29,6 +29,7 @@ from runs.cli.evaluating import (
     find_target,
     options_as_remedies,
     output_warnings,
+    read_suite_at,
 )
 from runs.cli.files import FileOptions
 from runs.cli.metric_options import metric_choices
@@ -181,12 +182,15 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine
     """
     notes: list[str] = []
     reap(now=database_now())
-    # A pipe may be slow, and on SQLite nobody else could write meanwhile.
+    # A pipe may be slow and a suite long, and on SQLite nobody else could write meanwhile.
     outputs: Path | None = options["outputs"]
     lines = None if outputs is None else read_file(outputs, option="--outputs")
+    with options_as_remedies():
+        reading = read_suite_at(options["suite"], profile=options["profile"])
     with transaction.atomic(), options_as_remedies():
         suite = find_suite(
             options["suite"],
+            reading,
             judge=options["judge"] or "",
             profile=options["profile"],
             slug=options["slug"],
