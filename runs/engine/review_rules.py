@@ -91,6 +91,8 @@ PATTERNS = tuple(
         (("outcome", "criteri", "requirement"), CLAIM),
     )
 )
+# Long texts are searched in parts. What is looked for has at most so many letters, but for white space.
+PART, OVERLAP = 1_000_000, 1_000
 
 
 def verdict_like(text: str) -> str:
@@ -98,10 +100,13 @@ def verdict_like(text: str) -> str:
 
     This is a hint for reviewers, never a score: judges get outputs quoted as data anyway.
     """
-    lower_text = text.lower()
-    for needed, pattern in PATTERNS:
-        if any(map(lower_text.__contains__, needed)) and (found := pattern.search(text)):
-            return " ".join(found.group().split())
+    # The small letters of a long text take up to twelve times its bytes.
+    for start in range(0, len(text), PART - OVERLAP):
+        part = text[start : start + PART]
+        lower_part = part.lower()
+        for needed, pattern in PATTERNS:
+            if any(map(lower_part.__contains__, needed)) and (found := pattern.search(part)):
+                return " ".join(found.group().split())
     return ""
 
 
