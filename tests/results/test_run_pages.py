@@ -277,7 +277,7 @@ def test_a_run_is_a_fixed_number_of_queries(
         for repetition in (1, 2, 3):
             make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
     # One of them is PostgreSQL's clock.
-    with django_assert_max_num_queries(28):
+    with django_assert_max_num_queries(29):
         page = text(viewer_client, at(run))
     assert "Show more" in page
     assert len(page) < 150_000
