@@ -31,7 +31,7 @@ from evaluators.templatetags.markdown import PageMarkdown, markdown
 MAX_SIGNS = 8
 MAX_GIST_LENGTH = 120
 # About twenty lines of a phone.
-MAX_OPEN_LENGTH, MAX_WHOLE_LENGTH = 1_000, 20_000
+MAX_OPEN_LENGTH, MAX_WHOLE_LENGTH = 1_000, 60_000
 
 register = template.Library()
 
