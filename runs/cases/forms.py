@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.http import QueryDict
+from django.http import Http404, QueryDict
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 
@@ -28,6 +28,7 @@ from runs.cases.queries import CasesQuery, matching_keys
 from runs.cases.services import (
     CaseKeyInUseError,
     CaseKeyTakenError,
+    NoAnswerError,
     add_case,
     case_from_result,
     change_case,
@@ -187,7 +188,7 @@ class InitialCase:
 def read_initial_case(suite: Suite, params: Mapping[str, str]) -> InitialCase:
     """Return what the query asks for: `from` names a case, `result` a result by its number.
 
-    Raises Http404 for anything that is not in this suite.
+    Raises Http404 for anything that is not in this suite, and for an answer that there is not.
     """
     if key := params.get("from"):
         case = get_object_or_404(suite.cases, key=key, is_current=True)
@@ -198,7 +199,10 @@ def read_initial_case(suite: Suite, params: Mapping[str, str]) -> InitialCase:
         return InitialCase()
     results = Result.objects.select_related("case", "output", "run__suite")
     result = get_object_or_404(results, pk=number, run__suite=suite, run__is_deleted=False)
-    content = case_from_result(result, with_answer="answer" in params)
+    try:
+        content = case_from_result(result, with_answer="answer" in params)
+    except NoAnswerError as error:
+        raise Http404(str(error)) from error
     message = f"Created from {result.case.key} in run #{result.run.number}, not saved yet."
     return InitialCase(result.case, content, message)
 

@@ -52,6 +52,7 @@ from runs.cases.services import (
     CaseChangedError,
     add_case_from_result,
     add_expected_outcome,
+    case_from_result,
     remove_case,
     restore_case,
     set_expected_output,
@@ -224,11 +225,13 @@ def result_case(
 ) -> HttpResponse:
     """Make a case from a result."""
     result = result_at(slug, number, key, repetition)
-    if "edit" in request.POST:
-        answer = "&answer=1" if "answer" in request.POST else ""
-        return redirect(f"{reverse('runs:case-new', args=[slug])}?result={result.pk}{answer}")
+    with_answer = "answer" in request.POST
     try:
-        case = add_case_from_result(result, with_answer="answer" in request.POST, by=request.user)
+        if "edit" in request.POST:
+            case_from_result(result, with_answer=with_answer)
+            answer = "&answer=1" if with_answer else ""
+            return redirect(f"{reverse('runs:case-new', args=[slug])}?result={result.pk}{answer}")
+        case = add_case_from_result(result, with_answer=with_answer, by=request.user)
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:result", slug, number, key, repetition)

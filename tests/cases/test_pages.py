@@ -369,6 +369,12 @@ def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_und
     assert "Create case" in said
     assert "as expected output" not in said
     assert "gave no answer" in page_of(editor.post(f"{errored}expected/", follow=True))
+    # An answer that was there when its page was opened may be gone.
+    for ticked in ({"answer": "1"}, {"answer": "1", "edit": "1"}):
+        refused = editor.post(f"{errored}case/", ticked, follow=True)
+        assert "gave no answer" in page_of(refused)
+    failed = Result.objects.get(case__key="C-0")
+    assert editor.get(f"{NEW}?result={failed.pk}&answer=1").status_code == 404
 
 
 def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: Suite) -> None:
