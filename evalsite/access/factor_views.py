@@ -6,7 +6,6 @@ import segno
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
@@ -19,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.access import factors, passkeys
 from evalsite.access.confirmation import confirm
-from evalsite.access.forms import AppForm, PasskeyForm, SecondFactorForm
+from evalsite.access.forms import AppForm, LoginForm, PasskeyForm, SecondFactorForm
 from evalsite.access.logins import (
     FIRST_FACTOR,
     FirstFactor,
@@ -119,7 +118,7 @@ def login_passkey(request: HttpRequest) -> HttpResponse:
             form = SecondFactorForm(request, first.member, None)
             return _second_page(request, first, form, str(refusal))
         context = {
-            "form": AuthenticationForm(request),
+            "form": LoginForm(request),
             "next": read_next_path(request),
             "problem": str(refusal),
         }

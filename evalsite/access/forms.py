@@ -8,7 +8,12 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
-from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.contrib.auth.forms import (
+    AuthenticationForm,
+    PasswordChangeForm,
+    SetPasswordForm,
+    UsernameField,
+)
 from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.http import HttpRequest
@@ -72,6 +77,12 @@ class EmailForm(forms.Form):
                 f"The person who first signs in with {settings.OIDC_NAME} and this address, verified there, "
                 "becomes this member."
             )
+
+
+class LoginForm(AuthenticationForm):
+    """Name and password; a name that is longer than any is refused before a failure is counted for it."""
+
+    username = UsernameField(max_length=150, widget=forms.TextInput(attrs={"autofocus": True}))
 
 
 class MemberForm(EmailForm, RoleForm):

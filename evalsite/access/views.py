@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.forms import AuthenticationForm, SetPasswordForm
+from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -22,6 +22,7 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.access import factors, members
 from evalsite.access.forms import (
     EmailForm,
+    LoginForm,
     MemberForm,
     RoleForm,
     ScriptsForm,
@@ -75,7 +76,7 @@ def login_page(request: HttpRequest) -> HttpResponse:
     """Log in by name and password, then continue to the requested page."""
     if request.user.is_authenticated:
         return HttpResponseRedirect(read_next_path(request))
-    form = AuthenticationForm(request, data=form_data(request) if settings.PASSWORD_LOGIN else None)
+    form = LoginForm(request, data=form_data(request) if settings.PASSWORD_LOGIN else None)
     if form.is_bound:
         try:
             # Failures are counted by the name as the form reads it; a name that it refuses is not tried.

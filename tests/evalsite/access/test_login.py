@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
@@ -31,6 +32,15 @@ def test_a_wrong_password_answers_422_and_keeps_the_name(client: Client, viewer:
 
 def test_an_empty_form_answers_422(client: Client, db: None) -> None:
     assert client.post("/login/", {}).status_code == 422
+
+
+def test_a_name_that_is_longer_than_any_is_refused_and_not_counted(
+    client: Client, db: None
+) -> None:
+    response = client.post("/login/", {"username": "a" * 3_000, "password": "wrong"})
+    assert response.status_code == 422
+    assert "at most 150 characters" in response.content.decode()
+    assert not AccessAttempt.objects.exists()
 
 
 def test_a_deactivated_member_cannot_log_in(client: Client, viewer: User) -> None:
