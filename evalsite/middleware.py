@@ -229,9 +229,9 @@ class UnavailableDataMiddleware:
 def _refers_to_what_is_gone(error: BaseException) -> bool:
     """Tell whether a row could not be stored because another, to which it refers, was deleted."""
     cause = error.__cause__
-    codes = getattr(cause, "sqlstate", ""), getattr(cause, "sqlite_errorcode", None)
-    is_foreign_key = codes[0] == FOREIGN_KEY or codes[1] == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
-    return isinstance(error, IntegrityError) and is_foreign_key
+    on_sqlite = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+    on_postgresql = getattr(cause, "sqlstate", None) == FOREIGN_KEY
+    return isinstance(error, IntegrityError) and (on_sqlite or on_postgresql)
 
 
 def _names_existing_run(request: HttpRequest) -> bool:

@@ -61,6 +61,8 @@ async def receive_body(chunks: AsyncIterable[bytes], headers: Mapping[str, str])
 def _add(content: IO[bytes], piece: bytes) -> None:
     try:
         content.write(piece)
+        # Otherwise a full disk would show when the content is read.
+        content.flush()
     except OSError as error:
         reason = f"the answer is long, and the disk does not take it: {error.strerror}"
         raise UnreadableBodyError(reason) from None

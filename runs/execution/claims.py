@@ -94,18 +94,18 @@ def claim_results(
     """Lease up to `most` waiting results of a run to the holder of the token, in suite order.
 
     It leases none when the run is over or belongs to another owner; the owner id of workers is "". With
-    `stored_sizes`, which returns how long their stored outputs are by result, it leases so many that they fit
-    into memory together, and at least one.
+    `stored_sizes`, which returns the bytes of their stored outputs by result, it leases only as many as fit into
+    memory together, and at least one.
     """
     owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
         rows = _waiting_rows(run_id, owned, most)
-        lengths = stored_sizes([row["id"] for row in rows]) if stored_sizes and rows else {}
-        rows = rows[: _how_many_fit([lengths.get(row["id"], 0) for row in rows])]
+        sizes = stored_sizes([row["id"] for row in rows]) if stored_sizes and rows else {}
+        rows = rows[: _how_many_fit([sizes.get(row["id"], 0) for row in rows])]
         _lease(rows, token=token, now=now)
     cases = Case.objects.filter(id__in=among({row["case_id"] for row in rows})).only(*CASE_COLUMNS)
     by_id = {case.pk: case for case in cases}
-    return [_claim(row, by_id[row["case_id"]], lengths.get(row["id"], 0)) for row in rows]
+    return [_claim(row, by_id[row["case_id"]], sizes.get(row["id"], 0)) for row in rows]
 
 
 def _waiting_rows(run_id: int, owned: QuerySet[Run], most: int) -> list[dict[str, Any]]:
@@ -118,9 +118,9 @@ def _waiting_rows(run_id: int, owned: QuerySet[Run], most: int) -> list[dict[str
     )
 
 
-def _how_many_fit(lengths: Sequence[int]) -> int:
-    """Return how many of these lengths, from the first on, are held in memory together."""
-    within = sum(total <= MAX_HELD_BYTES for total in accumulate(lengths))
+def _how_many_fit(sizes: Sequence[int]) -> int:
+    """Return how many outputs of these sizes, from the first on, fit into memory together."""
+    within = sum(total <= MAX_HELD_BYTES for total in accumulate(sizes))
     return max(1, within)
 
 
@@ -200,10 +200,6 @@ Clock = Callable[[], float]
 StoredSizes = Callable[[Sequence[int]], Mapping[int, int]]
 
 
-def _note_nothing(result_ids: Collection[int]) -> None:
-    return None
-
-
 def time_since_boot() -> float:
     """Return seconds of a clock that also runs while the process is stopped or the machine sleeps."""
     boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
@@ -213,7 +209,7 @@ def time_since_boot() -> float:
 class Leases:
     """The claims that a worker holds, by result; `count_under_way` returns how many it executes.
 
-    `released` is told of results that are held no longer.
+    `released` is called with the results that it stops holding.
     """
 
     def __init__(
@@ -223,7 +219,7 @@ class Leases:
         database: DatabaseThread,
         *,
         count_under_way: Callable[[], int],
-        released: Callable[[Collection[int]], None] = _note_nothing,
+        released: Callable[[Collection[int]], None],
         clock: Clock = time_since_boot,
     ) -> None:
         """Hold nothing yet."""

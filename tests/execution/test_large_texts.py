@@ -1,4 +1,4 @@
-"""How much of large outputs is held in memory at once, whoever answers with them."""
+"""Limits on the large outputs that are in memory at once."""
 
 from __future__ import annotations
 
