@@ -138,9 +138,10 @@ def move_a_threshold(page: Page, panel: Locator) -> None:
     expect(field).not_to_have_value("0.95")
     expect(panel.locator(".flips li")).to_contain_text("C-002")
     expect(page.locator("#draft-count")).to_contain_text("Draft saved")
-    enter(page, field, "0.85")
-    # The line follows a field once its answer has come.
-    expect(line).to_have_attribute("aria-valuetext", "0.85")
+    # Another score than the mouse left: the line follows a field once its answer has come.
+    expect(field).not_to_have_value("0.86")
+    enter(page, field, "0.86")
+    expect(line).to_have_attribute("aria-valuetext", "0.86")
     expect(panel).to_contain_text("1 case would flip")
 
 
