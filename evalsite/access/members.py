@@ -366,9 +366,11 @@ def erase_member(member: User, *, actor: User | None) -> str:
 
 
 def _erase_texts(member: User, erase: Callable[[Any], Any], erased: str) -> None:
-    """Take the member's name out of the logs of runs, of mentions, and the values of the audit."""
+    """Take the member's name out of the logs of runs, the ends of jobs, mentions, and the values of the audit."""
     for run in Run.including_deleted.filter(status_reason__contains=member.get_username()):
         Run.including_deleted.filter(pk=run.pk).update(status_reason=erase(run.status_reason))
+    for job in ModelJob.objects.filter(reason__contains=member.get_username()):
+        ModelJob.objects.filter(pk=job.pk).update(reason=erase(job.reason))
     for event in RunEvent.objects.filter(text__contains=member.get_username()):
         RunEvent.objects.filter(pk=event.pk).update(text=erase(event.text)[:500])
     for model in LanguageModel.objects.filter(last_test__isnull=False):
@@ -393,7 +395,8 @@ def _erase_texts(member: User, erase: Callable[[Any], Any], erased: str) -> None
 
 def _without_person(name: str, email: str, erased: str) -> Callable[[Any], Any]:
     """Return a function that replaces a name, alone or after "by", and an address in any value."""
-    after_by = re.compile(rf"\bby {re.escape(name)}(?![\w.@+-])")
+    # A dot may end the sentence, or be a part of another name.
+    after_by = re.compile(rf"\bby {re.escape(name)}(?!\.*[\w@+-])")
 
     def erase(value: Any) -> Any:
         if isinstance(value, Mapping):

@@ -22,9 +22,11 @@ from evaluators.models import AuditEntry
 from runs.finishing import summarise_run
 from runs.models.results import Attempt
 from runs.models.reviews import Review
-from runs.models.runs import Run
+from runs.models.runs import Run, RunEvent
 from runs.models.suites import SuiteDraft
+from runs.reviews.alignment.services import stop_alignment
 from runs.running.retrying import retry_results, stop_run
+from tests.reviews.aligning import make_alignment
 from tests.support.factories import again, make_model, make_scored_run
 from tests.support.members import PASSWORD, make_client, make_member
 from tests.support.threads import at_once, in_thread
@@ -294,6 +296,9 @@ def busy_member() -> User:
     Review.objects.create(result=run.results.get(), reviewer=member, verdict="pass")
     assert Attempt.objects.update(counted_by=NAME)
     make_token(owner=member, name="ci", scopes=(), expires_at=None)
+    job = make_alignment(run.suite)
+    stop_alignment(job, by=member)
+    RunEvent.objects.create(run=run, kind="judged", text=f"1 result judged again by {NAME}. More.")
     SuiteDraft.objects.create(suite=run.suite, author=member, base_version=1, content={})
     make_client(member).get("/")
     return member
