@@ -139,14 +139,14 @@ def with_costs(runs: QuerySet[Run]) -> QuerySet[Run]:
         run_cost_usd=None,
         status__in=ENDED_RESULT_STATUSES,
     )
-    # Reading all outputs would slow a list, so only a cost of zero is checked. Ordered, PostgreSQL
-    # reads only the run's own results; otherwise it searches those of all runs.
+    # Reading all outputs would slow a list, so before a run has its figures only a cost of zero is checked.
+    # Ordered, PostgreSQL reads only the run's own results; otherwise it searches those of all runs.
     first = outputs.order_by("position", "repetition").values("pk")[:1]
     judged = Exists(calls.filter(purpose__in=JUDGE_PURPOSES))
     scored = Result.objects.filter(
         run=OuterRef("pk"), evaluation_cost_usd=None, status=ResultStatus.SCORED
     )
-    return runs.annotate(
+    return with_origins(runs).annotate(
         has_unpriced_target=Exists(calls.filter(purpose=CallPurpose.TARGET)),
         has_unpriced_evaluation=Case(When(JUDGED_ELSEWHERE, then=Exists(scored)), default=judged),
         unpriced_output=Case(When(run_cost_usd=0, done_count__gt=0, then=Subquery(first))),
@@ -156,11 +156,20 @@ def with_costs(runs: QuerySet[Run]) -> QuerySet[Run]:
 def listed_costs(run: Run) -> CostPair:
     """Return the costs of a run of `with_costs`: whether they are partial, without counts."""
     columns: Mapping[str, Any] = vars(run)
-    is_partial = columns["has_unpriced_target"] or columns["unpriced_output"] is not None
-    return CostPair(
-        _listed_cost(run.run_cost_usd, is_partial=is_partial),
-        _listed_cost(run.evaluation_cost_usd, is_partial=columns["has_unpriced_evaluation"]),
+    lacks_price = (
+        columns["has_unpriced_target"]
+        if _calls_model(run)
+        else columns["unpriced_output"] is not None
     )
+    target = _listed_cost(run.run_cost_usd, is_partial=lacks_price)
+    evaluation = _listed_cost(
+        run.evaluation_cost_usd, is_partial=columns["has_unpriced_evaluation"]
+    )
+    if outputs := (run.summary or {}).get(OUTPUT_COUNTS):
+        elsewhere = _costs(run, {}, {}, outputs)
+        target = target if _calls_model(run) else elsewhere.run
+        evaluation = elsewhere.evaluation if _is_imported(run) else evaluation
+    return CostPair(target, evaluation)
 
 
 def _listed_cost(usd: Decimal, *, is_partial: bool) -> Cost:

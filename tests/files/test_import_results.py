@@ -398,8 +398,11 @@ def test_what_judges_cost_elsewhere_is_not_known_and_never_nothing(viewer_client
         (None, 0, 1),
         (Decimal("0.25"), 1, 2),
     ]
-    listed = {run.pk: listed_costs(run).evaluation.usd for run in with_costs(Run.objects.all())}
-    assert listed == {silent.pk: None, priced.pk: Decimal("0.25")}
+    listed = {run.pk: listed_costs(run).evaluation for run in with_costs(Run.objects.all())}
+    assert {pk: (one.usd, one.is_partial) for pk, one in listed.items()} == {
+        silent.pk: (None, True),
+        priced.pk: (Decimal("0.25"), True),
+    }
     result = silent.results.get()
     assert result_costs(silent, result).evaluation.usd is None
     assert viewer_client.get(reverse("runs:run-list")).status_code == 200

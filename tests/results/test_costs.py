@@ -16,6 +16,7 @@ from django.utils import timezone
 from evaluators.templatetags.figures import money
 from runs.costs import result_costs, run_costs
 from runs.execution.run_worker import work_on_run
+from runs.finishing import summarise_run
 from runs.home.queries import dashboard
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run
@@ -30,6 +31,7 @@ from tests.support.factories import (
     make_model,
     make_result,
     make_run,
+    make_scored_run,
     make_snapshot,
     make_suite,
     make_target,
@@ -186,6 +188,28 @@ def test_a_target_that_says_itself_what_it_cost_counts_its_outputs(viewer_client
     assert "≥ $1.00" in cell
     assert "Target: 2 of 3 results priced, 30 tokens in, 6 out" in cell
     assert "judge $0" in cell
+    assert summarise_run(run.pk)
+    row = run_row(with_list_columns(Run.objects.filter(pk=run.pk)).get())
+    assert (row.costs.run.usd, row.costs.is_partial) == (Decimal(1), True)
+    assert "≥ $1.00" in viewer_client.get(reverse("runs:run-list")).content.decode()
+
+
+@pytest.mark.django_db
+def test_lists_know_as_well_as_pages_whether_a_cost_lacks_a_part() -> None:
+    free, agents = chat_run(), make_scored_run(verdicts=["pass", "fail", "error"])
+    agents.results.filter(verdict="pass").update(run_cost_usd=None)
+    # An error of a free model has no cost of its own, and every call has a price.
+    for place, result in enumerate(free.results.all()):
+        book(result, "target", "0")
+        if not place:
+            Result.objects.filter(pk=result.pk).update(status="error", run_cost_usd=None)
+    for run in (free, agents):
+        assert summarise_run(run.pk)
+    for run in with_list_columns(Run.objects.all()):
+        whole = run_costs(Run.objects.get(pk=run.pk))
+        listed = run_row(run).costs
+        for one, other in ((listed.run, whole.run), (listed.evaluation, whole.evaluation)):
+            assert (one.usd, one.is_partial) == (other.usd, other.is_partial), run.suite.slug
 
 
 @pytest.mark.django_db(transaction=True)
