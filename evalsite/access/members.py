@@ -28,7 +28,7 @@ from evalsite.access.models import (
     RecoveryCode,
     record_change,
 )
-from evalsite.access.roles import Role, highest_role
+from evalsite.access.roles import Role, highest_role, role_permissions
 from evalsite.access.sessions import end_sessions
 from evalsite.access.tokens import revoke_tokens
 from evaluators.models import COMMAND_LINE, AuditEntry, LanguageModel
@@ -53,7 +53,7 @@ from runs.models.temporary import (
     ReviewUpload,
     TargetTrial,
 )
-from runs.requests import RUN_SCRIPTS
+from runs.requests import MAY_REVIEW, RUN_SCRIPTS
 from runs.sharing.comments import hide_mentions
 
 
@@ -188,6 +188,8 @@ def change_role(
     member.groups.set(_groups_with(member, role))
     if member.is_superuser:
         User.objects.filter(pk=member.pk).update(is_superuser=False)
+    if role is None or MAY_REVIEW not in role_permissions(role):
+        _free_reviews(member)
     record_change(
         actor,
         "member.role_changed",
@@ -231,7 +233,7 @@ def allow_scripts(member: User, *, actor: User, allowed: bool) -> None:
 
 @transaction.atomic
 def deactivate(member: User, *, actor: User) -> None:
-    """Lock a member out at once, end all sessions and revoke all tokens, and keep the member's work.
+    """Lock a member out at once, end all sessions and revoke all tokens; others go on with the member's work.
 
     Raises:
         LastAdminError: the member is the last active admin.
@@ -242,6 +244,7 @@ def deactivate(member: User, *, actor: User) -> None:
     if User.objects.filter(pk=member.pk, is_active=True).update(is_active=False):
         end_sessions(member)
         revoke_tokens(member, now=timezone.now())
+        _free_reviews(member)
         record_change(actor, "member.deactivated", member)
 
 
@@ -347,8 +350,7 @@ def erase_member(member: User, *, actor: User | None) -> str:
     SavedView.objects.filter(owner=member, is_shared=False).delete()
     # Files of other members may name this one, and can be made again.
     remove_exports(Export.objects.all())
-    ReviewItem.objects.filter(reserved_by=member).update(reserved_by=None, reserved_until=None)
-    ReviewItem.objects.filter(assigned_to=member).update(assigned_to=None)
+    _free_reviews(member)
     for model, field in COPIED_NAMES:
         model._base_manager.filter(**{field: name}).update(**{field: erased})
     _erase_texts(member, _without_person(name, email, erased), erased)
@@ -453,6 +455,12 @@ def refuse_without_other_admin(member: User) -> None:
 def _held_role(member: User) -> Role | None:
     """Return the role that a member has now, and hold the member: nobody else changes it in this transaction."""
     return highest_role(User.objects.select_for_update(no_key=True).get(pk=member.pk))
+
+
+def _free_reviews(member: User) -> None:
+    """Offer to everybody what a member was to decide: the queue keeps it from all others."""
+    ReviewItem.objects.filter(reserved_by=member).update(reserved_by=None, reserved_until=None)
+    ReviewItem.objects.filter(assigned_to=member).update(assigned_to=None)
 
 
 def _script_permission() -> Permission:

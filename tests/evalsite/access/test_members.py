@@ -25,10 +25,12 @@ from runs.models.reviews import Review
 from runs.models.runs import Run, RunEvent
 from runs.models.suites import SuiteDraft
 from runs.reviews.alignment.services import stop_alignment
+from runs.reviews.services import assign
 from runs.running.retrying import retry_results, stop_run
 from tests.reviews.aligning import make_alignment
 from tests.support.factories import again, make_model, make_scored_run
 from tests.support.members import PASSWORD, make_client, make_member
+from tests.support.queue import item_of, queued_run
 from tests.support.threads import at_once, in_thread
 
 ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/", "/members/{pk}/erase/"]
@@ -273,6 +275,27 @@ def test_allowing_scripts_twice_is_recorded_once(admin_client: Client) -> None:
     for _ in range(2):
         admin_client.post(f"/members/{member.pk}/scripts/", {"run_scripts": "on"})
     assert AuditEntry.objects.filter(object_id=str(member.pk)).count() == 1
+
+
+@pytest.mark.parametrize(("page", "sent"), [("status/", {"active": "0"}), ("", {"role": "viewer"})])
+def test_others_decide_what_was_assigned_to_a_member_who_may_not_any_more(
+    admin: User, page: str, sent: dict[str, str]
+) -> None:
+    member, other = make_member("reviewer", "ada"), make_member("reviewer", "bob")
+    item = item_of(queued_run(["borderline"]), "C-001")
+    assign([item.pk], member, by=admin)
+    assert "Nothing left for you" in make_client(other).get("/review/").text
+
+    make_client(admin).post(f"/members/{member.pk}/{page}", sent)
+    assert "C-001" in make_client(other).get("/review/").text
+
+
+def test_a_reviewer_who_becomes_an_editor_keeps_what_was_assigned(admin: User) -> None:
+    member = make_member("reviewer", "ada")
+    item = item_of(queued_run(["borderline"]), "C-001")
+    assign([item.pk], member, by=admin)
+    change_role(member, actor=admin, role=Role.EDITOR)
+    assert again(item).assigned_to == member
 
 
 NAME, EMAIL = "ada.lovelace", "ada@engine.example"
