@@ -53,7 +53,7 @@ from runs.models.temporary import (
     ReviewUpload,
     TargetTrial,
 )
-from runs.requests import MAY_REVIEW, RUN_SCRIPTS
+from runs.requests import CHANGE_SUITE, MAY_REVIEW, RUN_SCRIPTS
 from runs.sharing.comments import hide_mentions
 
 
@@ -188,8 +188,7 @@ def change_role(
     member.groups.set(_groups_with(member, role))
     if member.is_superuser:
         User.objects.filter(pk=member.pk).update(is_superuser=False)
-    if role is None or MAY_REVIEW not in role_permissions(role):
-        _free_reviews(member)
+    _end_own_work(member, role)
     record_change(
         actor,
         "member.role_changed",
@@ -244,7 +243,7 @@ def deactivate(member: User, *, actor: User) -> None:
     if User.objects.filter(pk=member.pk, is_active=True).update(is_active=False):
         end_sessions(member)
         revoke_tokens(member, now=timezone.now())
-        _free_reviews(member)
+        _end_own_work(member, None)
         record_change(actor, "member.deactivated", member)
 
 
@@ -350,7 +349,7 @@ def erase_member(member: User, *, actor: User | None) -> str:
     SavedView.objects.filter(owner=member, is_shared=False).delete()
     # Files of other members may name this one, and can be made again.
     remove_exports(Export.objects.all())
-    _free_reviews(member)
+    _end_own_work(member, None)
     for model, field in COPIED_NAMES:
         model._base_manager.filter(**{field: name}).update(**{field: erased})
     _erase_texts(member, _without_person(name, email, erased), erased)
@@ -457,10 +456,17 @@ def _held_role(member: User) -> Role | None:
     return highest_role(User.objects.select_for_update(no_key=True).get(pk=member.pk))
 
 
-def _free_reviews(member: User) -> None:
-    """Offer to everybody what a member was to decide: the queue keeps it from all others."""
-    ReviewItem.objects.filter(reserved_by=member).update(reserved_by=None, reserved_until=None)
-    ReviewItem.objects.filter(assigned_to=member).update(assigned_to=None)
+def _end_own_work(member: User, role: Role | None) -> None:
+    """End what nobody but the member could go on with, as far as the role does not allow it any more.
+
+    The queue keeps assigned results from all others, and nobody else sees what is drafted or can stop it.
+    """
+    allowed = role_permissions(role) if role else ()
+    if MAY_REVIEW not in allowed:
+        ReviewItem.objects.filter(reserved_by=member).update(reserved_by=None, reserved_until=None)
+        ReviewItem.objects.filter(assigned_to=member).update(assigned_to=None)
+    if CHANGE_SUITE not in allowed:
+        ModelJob.objects.filter(asked_by=member).end_drafting()
 
 
 def _script_permission() -> Permission:

@@ -75,6 +75,12 @@ class ModelJobQuerySet(models.QuerySet["ModelJob"]):
         calls = ModelCall.objects.filter(job__in=ids)
         calls.update(request={}, reply=None, request_hash=REMOVED_HASH, error="")
 
+    def end_drafting(self) -> None:
+        """End open drafting of people who may not draft cases any more; the cases that are there stay."""
+        reason = "The member who asked for it may not draft cases any more."
+        drafting = self.open().filter(purpose=CallPurpose.DRAFTING)
+        drafting.update(state=JobState.STOPPED, reason=reason, finished_at=database_now())
+
     def forget_old_drafts(self, *, now: datetime) -> None:
         """Remove the texts of drafted cases two weeks after a person asked for them."""
         drafting = self.filter(purpose=CallPurpose.DRAFTING, asked_at__lt=now - DRAFTS_KEPT)

@@ -20,6 +20,7 @@ from evalsite.access.roles import Role, highest_role
 from evalsite.access.tokens import make_token
 from evaluators.models import AuditEntry
 from runs.finishing import summarise_run
+from runs.models.jobs import ModelJob
 from runs.models.results import Attempt
 from runs.models.reviews import Review
 from runs.models.runs import Run, RunEvent
@@ -28,7 +29,7 @@ from runs.reviews.alignment.services import stop_alignment
 from runs.reviews.services import assign
 from runs.running.retrying import retry_results, stop_run
 from tests.reviews.aligning import make_alignment
-from tests.support.factories import again, make_model, make_scored_run
+from tests.support.factories import again, make_model, make_scored_run, make_suite
 from tests.support.members import PASSWORD, make_client, make_member
 from tests.support.queue import item_of, queued_run
 from tests.support.threads import at_once, in_thread
@@ -288,6 +289,21 @@ def test_others_decide_what_was_assigned_to_a_member_who_may_not_any_more(
 
     make_client(admin).post(f"/members/{member.pk}/{page}", sent)
     assert "C-001" in make_client(other).get("/review/").text
+
+
+@pytest.mark.parametrize(("page", "sent"), [("status/", {"active": "0"}), ("", {"role": "viewer"})])
+def test_no_model_goes_on_drafting_for_a_member_who_may_not_any_more(
+    admin: User, page: str, sent: dict[str, str]
+) -> None:
+    member = make_member("editor", "ada")
+    facts = {"purpose": "drafting", "request": {}, "model_name": "Mock", "state": "running"}
+    job = ModelJob.objects.create(suite=make_suite(), asked_by=member, **facts)
+    make_client(admin).post(f"/members/{member.pk}/", {"role": "admin"})
+    assert again(job).is_open
+
+    make_client(admin).post(f"/members/{member.pk}/{page}", sent)
+    assert not again(job).is_open
+    assert not again(job).keep()
 
 
 def test_a_reviewer_who_becomes_an_editor_keeps_what_was_assigned(admin: User) -> None:
