@@ -33,8 +33,8 @@ SERVER, TOKEN = "EVALSITE_SERVER", "EVALSITE_TOKEN"
 TARGET = "python"
 CONCURRENCY = 8
 BATCH, PAGE = 50, 500
-# The site takes 16 MB of JSON.
-MAX_BATCH_LENGTH, MAX_OUTPUT_LENGTH = 8_000_000, 16_000_000
+# The site takes 8 MB of JSON.
+MAX_BATCH_BYTES, MAX_OUTPUT_BYTES = 4_000_000, 8_000_000
 PUSH_EVERY_S = 0.5
 POLL_EVERY_S = 1.0
 WAIT_S, LOOK_S, TIMEOUT_S = 30, 2, 60.0
@@ -467,12 +467,12 @@ def batches(outputs: Iterable[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[s
     batch: list[Mapping[str, Any]] = []
     length = 0
     for output in outputs:
-        size = len(json.dumps(output))
-        if size > MAX_OUTPUT_LENGTH:
+        size = len(json.dumps(output, ensure_ascii=False).encode())
+        if size > MAX_OUTPUT_BYTES:
             place = {name: output[name] for name in ("case", "repetition")}
-            output = {**place, "error": f"The output has {size // 1_000_000} MB; 16 is the limit."}
+            output = {**place, "error": f"The output has {size // 1_000_000} MB; 8 is the limit."}
             size = 0
-        if batch and (len(batch) == BATCH or length + size > MAX_BATCH_LENGTH):
+        if batch and (len(batch) == BATCH or length + size > MAX_BATCH_BYTES):
             yield batch
             batch, length = [], 0
         batch.append(output)

@@ -13,7 +13,6 @@ from pydantic_core import ErrorDetails
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 
-from evaluators.model_calls.bodies import MAX_REPLY_BYTES
 from evaluators.reading.json import read_json
 from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.costs import ZERO_BUDGET
@@ -32,6 +31,8 @@ from runs.running.services import (
 )
 from runs.specs.suites import MAX_MINUTES
 
+# Reading and storing takes many times as much memory: up to four bytes a letter, in several copies.
+MAX_JSON_BYTES = 8 * 1024 * 1024
 MAX_NOTE_LENGTH = 300
 MAX_TARGETS = 50
 MAX_KEYS = 100_000
@@ -54,7 +55,7 @@ def read_stream(stream: IO[Any], limit: int = settings.DATA_UPLOAD_MAX_MEMORY_SI
 
 
 class BodyParser(BaseParser):
-    """Reads JSON with the limits of every text from outside, as much of it as of the reply of a model."""
+    """Reads up to 8 MB of JSON, with the limits of every text from outside."""
 
     media_type = "application/json"
 
@@ -63,7 +64,7 @@ class BodyParser(BaseParser):
     ) -> Any:
         """Return the value; raises BodyTooLarge, and ParseError with the position of what is no JSON."""
         try:
-            return read_json(read_stream(stream, MAX_REPLY_BYTES).decode())
+            return read_json(read_stream(stream, MAX_JSON_BYTES).decode())
         except ValueError as error:
             raise ParseError(f"The body cannot be read as JSON: {error}.") from None
 

@@ -13,12 +13,10 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from evaluators.model_calls.bodies import MAX_REPLY_BYTES
-
 # Smaller texts are not counted.
 LARGE_BYTES = 64 * 1024
 # What the texts that are held at once have together, unless a single one has more.
-MAX_HELD_BYTES = MAX_REPLY_BYTES
+MAX_HELD_BYTES = 8 * 1024 * 1024
 
 
 class LargeTexts:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from evalsite.access.roles import Scope
 from evalsite.access.sessions import CONFIRMED_AT
-from evaluators.model_calls.bodies import MAX_REPLY_BYTES
+from runs.api.bodies import MAX_JSON_BYTES
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.models.suites import Suite
@@ -202,8 +202,8 @@ def test_a_body_with_very_many_wrong_places_gets_a_short_answer(
 def test_a_body_that_is_no_json_or_too_large_is_refused(suite: Suite, program: Program) -> None:
     for text in ("{", '{"a": 1, "a": 2}', "[" * 300 + "]" * 300, "\xff", '{"a": "\\ud800"}'):
         program.refused("/runs", text, 400)
-    problem = program.refused("/runs", {"suite": "x" * MAX_REPLY_BYTES}, 413)
-    assert problem["detail"] == "The body has more than 16 MB. Send it in parts."
+    problem = program.refused("/runs", {"suite": "x" * MAX_JSON_BYTES}, 413)
+    assert problem["detail"] == "The body has more than 8 MB. Send it in parts."
 
 
 def test_a_key_makes_a_start_safe_to_repeat(suite: Suite, program: Program) -> None:

@@ -54,17 +54,20 @@ def test_outputs_of_megabytes_arrive_whole_and_one_that_is_too_long_is_an_error(
     site = sites[0]
     store(site, "big", 4)
 
+    # Two bytes a letter, as it is sent.
+    answers = {"C-2": "я" * (BIG // 2), "C-3": "x" * 9_000_000}
+
     def agent(case: Case) -> str:
-        return "refund " + "x" * (17_000_000 if case.key == "C-3" else BIG)
+        return "refund " + answers.get(case.key, "x" * BIG)
 
     report = site.evaluate("big", agent)
     assert (report.document["counts"]["pass"], report.document["counts"]["error"]) == (3, 1)
     rows = {row["case"]: row for row in site.rows(f"runs/{report.name}/results")}
     whole = site.get(f"results/{rows['C-0']['id']}/output")
     assert (whole["characters"], len(whole["text"])) == (BIG + 7, BIG + 7)
-    assert "The output has 17 MB; 16 is the limit." in rows["C-3"]["error"]
-    too_long = refusal(site, report.name, {"case": "C-0", "output": "x" * 17_000_000})
-    assert (too_long.status, "more than 16 MB" in str(too_long)) == (413, True)
+    assert "The output has 9 MB; 8 is the limit." in rows["C-3"]["error"]
+    too_long = refusal(site, report.name, {"case": "C-0", "output": "x" * 9_000_000})
+    assert (too_long.status, "more than 8 MB" in str(too_long)) == (413, True)
 
 
 def test_outputs_come_in_any_order_from_any_member_twice_and_too_late(
