@@ -37,6 +37,7 @@ from runs.models.runs import (
     RunWorker,
     WorkerProcess,
 )
+from runs.models.sharing import ShareLink
 from runs.models.temporary import (
     CaseUpload,
     EvaluatorTrial,
@@ -90,6 +91,7 @@ def reap(*, now: datetime, at_work: Collection[str] = ()) -> list[int]:
     IdempotentRequest.objects.forget_old(now=now)
     Trace.objects.forget_old(now=now)
     ModelJob.objects.forget_old_drafts(now=now)
+    ShareLink.objects.forget_closed(now=now)
     if is_silence_death:
         expired = Q(lease_until__lte=now) & ~Q(lease_token__in=at_work)
         _for_each(

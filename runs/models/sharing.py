@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
 from runs.documents import DetailLevel
 
@@ -17,10 +19,19 @@ DETAIL_LEVEL_CHOICES = [
 ]
 
 
+class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
+    """Share links."""
+
+    def forget_closed(self, *, now: datetime) -> None:
+        """Remove the copies of closed links, which nobody can open again: what they show may be deleted since."""
+        closed = self.filter(Q(expires_at__lte=now) | Q(revoked_at__isnull=False))
+        closed.exclude(frozen={}).update(frozen={})
+
+
 class ShareLink(models.Model):
     """A frozen comparison, run or result behind a random token, of which only the hash is kept.
 
-    The public page shows only `frozen`. `fetch_count` counts openings by clients that call themselves programs.
+    The public page shows only `frozen`, which is {} of a closed link. `fetch_count` counts openings by clients that call themselves programs.
     `sources` names the live rows that the copy was made from, and their state: {"runs": […], "results": […] of a
     single result, "address", "digest"}.
     """
@@ -43,6 +54,8 @@ class ShareLink(models.Model):
     fetch_count = models.PositiveIntegerField(default=0)
     last_viewed_at = models.DateTimeField(null=True, blank=True)
     frozen = models.JSONField()
+
+    objects = ShareLinkQuerySet.as_manager()
 
     class Meta:
         """Newest first. Members who may change share links see and revoke those of others too."""

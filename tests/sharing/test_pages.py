@@ -14,6 +14,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evaluators.models import AuditEntry
+from runs.execution.reaper import reap
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink, token_hash
@@ -79,6 +80,21 @@ def test_no_cookie_is_read_or_set(
     assert client.get(path).content == editor_client.get(path).content
     for address in ("/s/wrong/", f"{path}download", "/s/a/b/c"):
         assert not editor_client.get(address, headers={"cookie": "evalsite_session=x"}).cookies
+
+
+def test_no_copy_of_a_closed_link_is_kept(
+    editor_client: Client, client: Client, runs: tuple[Run, Run]
+) -> None:
+    expired, revoked, open_ = (share(editor_client, subject(runs), "traces") for _ in range(3))
+    links = list(ShareLink.objects.order_by("pk"))
+    ShareLink.objects.filter(pk=links[0].pk).update(expires_at=timezone.now())
+    editor_client.post(reverse("runs:share-revoke", args=[links[1].pk]))
+
+    reap(now=timezone.now())
+    kept = [str(link.frozen) for link in ShareLink.objects.order_by("pk")]
+    assert ["OUTPUT-mark" in copy for copy in kept] == [False, False, True]
+    assert [client.get(path).status_code for path in (expired, revoked, open_)] == [404, 404, 200]
+    assert editor_client.get(reverse("runs:share-list")).text.count("Revoked") == 1
 
 
 def test_wrong_expired_revoked_and_malformed_tokens_are_answered_alike(
