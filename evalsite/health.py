@@ -83,6 +83,13 @@ SLOW = Outage(
     "Ask for less: a narrower filter, fewer runs or a smaller one. If it happens often, the administrator of the "
     "server should check what keeps the database busy. EVALSITE_MAX_STATEMENT_S sets the limit.",
 )
+NO_ROOM_FOR_FILES = Outage(
+    FULL.state,
+    "The disk of the server is full",
+    "Nothing long can be sent to it, such as an upload.",
+    "The administrator of the server should free space on the disk of its temporary files, which TMPDIR names, or "
+    "provide a larger one.",
+)
 DAMAGED = Outage(
     "damaged",
     "The database file is damaged",
@@ -125,6 +132,8 @@ BY_ERRNO = {
 
 def find_outage(error: BaseException | None) -> Outage | None:
     """Return the outage behind an error; None for other errors, such as a wrong query."""
+    if isinstance(error, OSError):
+        return NO_ROOM_FOR_FILES if BY_ERRNO.get(error.errno or 0) is FULL else None
     if not isinstance(error, DatabaseError | InterfaceError):
         return None
     cause = error.__cause__

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import logging
 import socket
 import sys
 import time
@@ -47,6 +48,8 @@ from django.utils import timezone
 from django.utils.http import parse_header_parameters
 
 from runs import waiting
+
+logger = logging.getLogger(__name__)
 
 Environ = dict[str, Any]
 Head = tuple[str, list[tuple[str, str]]]
@@ -96,6 +99,9 @@ TOO_MANY_UPLOADS = "Too many uploads at once. Try again when others have ended.\
 NOT_UTF_8 = "Send the request in UTF-8, and say so in its Content-Type or leave the charset out.\n"
 TOO_LARGE = f"A request may have {MAX_BODY_BYTES // 1024**2} MB.\n"
 FOR_MEMBERS = f"Log in to send more than {SMALL_BODY_BYTES // 1024} KB.\n"
+CANNOT_RECEIVE = (
+    "The server cannot store what it receives. Its administrator finds the reason in its log."
+)
 TOO_SLOW = f"Each {PIECE_BYTES // 1024} KB must arrive within {RECEIVE_PIECE_S} seconds.\n"
 
 
@@ -329,9 +335,15 @@ class WholeRequests:
             await self._wait_for_room(until_answered)
         body = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 - it is closed below
         until_answered.enter_context(body)
-        await _store(receive, body, longest=longest)
-        environ["wsgi.input"], environ["CONTENT_LENGTH"] = body, str(body.tell())
-        body.seek(0)
+        try:
+            await _store(receive, body, longest=longest)
+            environ["wsgi.input"], environ["CONTENT_LENGTH"] = body, str(body.tell())
+            body.seek(0)
+        except OSError as error:
+            # Closing a file writes what it still holds.
+            with suppress(OSError):
+                body.close()
+            raise _unstorable(error) from error
 
     async def _wait_for_room(self, until_answered: AsyncExitStack) -> None:
         try:
@@ -556,6 +568,15 @@ def _is_utf_8(content_type: str) -> bool:
         return codecs.lookup(parameters.get("charset", "utf-8")).name in {"utf-8", "ascii"}
     except (LookupError, ValueError):
         return False
+
+
+def _unstorable(error: OSError) -> RefusedError:
+    from evalsite.health import find_outage
+
+    logger.warning("A request could not be received: %s", error)
+    outage = find_outage(error)
+    text = f"{outage.title}. {outage.meaning}" if outage else CANNOT_RECEIVE
+    return RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, f"{text}\n")
 
 
 def _too_large(length: int, longest: int) -> RefusedError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -57,6 +58,8 @@ def of_sqlite(code: int) -> Exception:
         (of_sqlite(sqlite3.SQLITE_ERROR), None),
         (wrapped(ProgrammingError, psycopg.errors.UndefinedColumn("no column")), None),
         (wrapped(InterfaceError, sqlite3.InterfaceError("bad parameter")), None),
+        (OSError(errno.ENOSPC, "No space left on device"), "full"),
+        (OSError(errno.ENOENT, "No such file"), None),
         (ValueError("no database"), None),
         (None, None),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,6 +28,7 @@ from evalsite.serving import (
 )
 from runs.waiting import ASKED_AGAIN, HEADER
 from tests.api.site import token_of
+from tests.services.disk import full_disk
 from tests.support.factories import make_user
 
 FILE, STORED, PAGE, FORM, ERROR = "/results.jsonl", "/plotly.js", "/", "/form", "/error"
@@ -434,6 +436,18 @@ def test_a_large_body_during_an_outage_is_to_be_sent_again(monkeypatch: pytest.M
         assert visit.status == 503
         assert visit.content.startswith(b"The database does not answer. ")
         assert not site.environ
+
+    run(test)
+
+
+def test_a_body_that_a_full_disk_does_not_take_is_to_be_sent_again() -> None:
+    async def test(site: Site, serve: WholeRequests) -> None:
+        with full_disk(os.getpid()):
+            visit = await Visit(FORM, "POST", [], [b"a" * (LARGE - 1)]).to(serve)
+        assert visit.status == 503
+        assert visit.content.startswith(b"The disk of the server is full. ")
+        assert not site.environ
+        assert (await Visit(FORM, "POST", [], [b"a-99"]).to(serve)).status == 200
 
     run(test)
 
