@@ -91,7 +91,7 @@ SCORE_COLUMNS = (
 )
 # Only of these are details in the file; others are many and long.
 WITH_DETAILS = (HYBRID_KIND, DELIBERATION_KIND, METRICS_KIND, PAIRWISE_KIND)
-OUTPUT_COLUMNS = ("pk", "text", "outcomes", "removed_at", "removed_by", "cause")
+OUTPUT_COLUMNS = ("pk", "answer", "outcomes", "removed_at", "removed_by", "cause")
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
 NOTHING = Value(None, CharField())
@@ -123,7 +123,7 @@ def result_lines(run: Run, ids: Sequence[int] | None = None) -> Iterator[ResultL
 
 
 def _lines(run: Run, plan: Plan, ids: Sequence[int] | None) -> Iterator[ResultLine]:
-    for _, line in _results_with_lines(run, plan, ids, result_spreads(run)):
+    for _, line in _results_with_lines(run, plan, ids, result_spreads(run), inputs=False):
         yield line
 
 
@@ -133,24 +133,27 @@ def _results_with_lines(
     ids: Sequence[int] | None,
     spreads: Mapping[int, SpreadFigures],
     *,
-    texts: bool = False,
+    inputs: bool,
+    answers: bool = True,
 ) -> Iterator[tuple[Row, ResultLine]]:
     if ids is None:
         ids = listed_ids(run, ResultsQuery())
     for start in range(0, len(ids), CHUNK):
-        for result, line in _some(run, plan, ids[start : start + CHUNK], texts=texts):
+        for result, line in _some(
+            run, plan, ids[start : start + CHUNK], inputs=inputs, answers=answers
+        ):
             if (spread := spreads.get(result.pk)) is not None:
                 line.judge_spread = {name: getattr(spread, name) for name in SPREAD_FIGURES}
             yield result, line
 
 
 def _some(
-    run: Run, plan: Plan, ids: Sequence[int], *, texts: bool
+    run: Run, plan: Plan, ids: Sequence[int], *, inputs: bool, answers: bool
 ) -> Iterator[tuple[Row, ResultLine]]:
-    columns = (*RESULT_COLUMNS, "case__input") if texts else RESULT_COLUMNS
+    columns = (*RESULT_COLUMNS, "case__input") if inputs else RESULT_COLUMNS
     found = Result.objects.filter(pk__in=among(ids)).order_by()
     results: dict[int, Row] = {row.pk: row for row in found.values_list(*columns, named=True)}
-    outputs = _outputs(ids)
+    outputs = _outputs(ids, answers=answers)
     output = next(outputs, None)
     rows: dict[int, dict[str, Row]] = defaultdict(dict)
     has_samples = JUDGE_SPREAD in (run.summary or {})
@@ -181,12 +184,14 @@ def _some(
             output = next(outputs, None)
 
 
-def _outputs(ids: Sequence[int]) -> Iterator[Row]:
-    """Return the outputs of results, which have one or none, in the order of the ids."""
-    for some in ResultOutput.objects.batches(ids, "text"):
+def _outputs(ids: Sequence[int], *, answers: bool) -> Iterator[Row]:
+    """Return the outputs of results, which have one or none, in the order of the ids; perhaps without the answers."""
+    for some in ResultOutput.objects.batches(ids, *(("text",) if answers else ())):
         found = ResultOutput.objects.filter(pk__in=among(some)).order_by()
         # A lookup of `decision__cause` leaves a cycle that holds every output until Python's collector looks for it.
-        found = found.annotate(cause=JsonInside("decision", "cause"))
+        found = found.annotate(
+            answer=F("text") if answers else NOTHING, cause=JsonInside("decision", "cause")
+        )
         outputs = {row.pk: row for row in found.values_list(*OUTPUT_COLUMNS, named=True)}
         yield from (outputs[pk] for pk in some if pk in outputs)
 
@@ -242,10 +247,11 @@ def _cause(output: Row | None) -> Any:
 
 
 def _answer(run: Run, output: Row | None) -> str | None:
-    """Return the answer; imported results may have none, and some were removed."""
-    if output is None or output.removed_at is not None or (not output.text and run.imported_from):
+    """Return the answer; imported results may have none, some were removed, and a table may leave all out."""
+    if output is None or output.removed_at is not None or (not output.answer and run.imported_from):
         return None
-    return str(output.text)
+    answer: str | None = output.answer
+    return answer
 
 
 def _moment(at: datetime | None) -> str | None:
@@ -404,7 +410,9 @@ def results_csv(
     say how far the judgings of a result differ. Raises UnreadableSnapshotError for a run of another version.
     """
     spreads = result_spreads(run)
-    found = _results_with_lines(run, read_plan(run.snapshot), ids, spreads, texts=texts)
+    found = _results_with_lines(
+        run, read_plan(run.snapshot), ids, spreads, inputs=texts, answers=texts
+    )
     parts = [*_scores(run), *_judged(run)]
     names = [f"{kind}:{path}/{key}" if key else f"{kind}:{path}" for kind, path, key in parts]
     names += [f"external:{name}" for name in run.external_names]
