@@ -70,6 +70,8 @@ class ComparisonSideDoc(Document):
     """What the judges cost, US dollars; null where nothing is known."""
     total_cost_usd: Annotated[Dollars | None, FIGURES]
     """What is known of both costs, US dollars; null where nothing is known."""
+    costs_are_partial: Annotated[bool, FIGURES]
+    """Whether more was spent than is known."""
     gates: GatesDoc
     """Its two gates, over all its cases."""
 
@@ -102,6 +104,7 @@ class ComparisonSideDoc(Document):
             run_cost_usd=side.run_cost_usd,
             evaluation_cost_usd=side.evaluation_cost_usd,
             total_cost_usd=side.cost_usd,
+            costs_are_partial=side.costs_are_partial,
             gates=GatesDoc(metrics=metrics, cases=cases),
         )
 

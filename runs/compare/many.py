@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from evaluators.scoring.types import SCORE_DIGITS, DomainError
 from runs import lists
 from runs.compare.changes import SEVERITY
 from runs.compare.rules import CASE_TOLERANCE, rounded_change
+from runs.costs import CostPair
 from runs.documents import Document, Dollars
 from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.language import MAX_LENGTH, FilterError
@@ -94,7 +94,7 @@ class RunColumn:
     pass_interval: tuple[float, float] | None
     mean_score: float | None
     score_interval: tuple[float, float] | None
-    cost_usd: Decimal | None
+    costs: CostPair
     latency_ms: float | None
 
 
@@ -324,7 +324,7 @@ def _columns(runs: Sequence[Run], baseline: str) -> Sequence[RunColumn]:
                 pass_interval=(ends[0], ends[1]) if ends else None,
                 mean_score=row.metrics.share,
                 score_interval=intervals[run.pk],
-                cost_usd=row.costs.total_usd,
+                costs=row.costs,
                 latency_ms=(summary.get("means") or {}).get("latency_ms"),
             )
         )
@@ -489,8 +489,10 @@ class ManyRunDoc(Document):
     """The mean score, 0 to 1; null where there is none."""
     score_interval: tuple[float, float] | None
     """Its 95% interval; null without one."""
-    total_cost_usd: Dollars | None = Field(validation_alias="cost_usd")
+    total_cost_usd: Dollars | None
     """What is known of target cost and judge cost, US dollars; null where nothing is known."""
+    costs_are_partial: bool
+    """Whether more was spent than is known."""
     mean_latency_ms: float | None = Field(validation_alias="latency_ms")
     """The mean latency, milliseconds; null until the run ends."""
 
@@ -551,6 +553,8 @@ class ManyRunsDoc(Document):
                 **{name: getattr(column, name) for name in RunColumn.__dataclass_fields__},
                 "target": column.run.target_name,
                 "status": column.run.status,
+                "total_cost_usd": column.costs.total_usd,
+                "costs_are_partial": column.costs.is_partial,
             }
             for column in page.columns
         ]

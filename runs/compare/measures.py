@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.tree import pass_marks
 from evaluators.templatetags.figures import (
     MISSING,
+    at_least,
     bound,
     counted,
     delta,
@@ -173,13 +175,12 @@ def _with_reviews(sides: Sequence[ComparisonSide]) -> str:
 
 
 def _cost(before: ComparisonSide, after: ComparisonSide) -> Measure:
-    was, now = before.cost_usd, after.cost_usd
     return Measure(
         "Total cost",
-        delta(now / was - 1 if was and now is not None else None, "pct"),
-        money(was),
-        money(now),
-        "",
+        delta(cost_change(before, after), "pct"),
+        format_cost(before),
+        format_cost(after),
+        _known_in_part([before, after]),
         "No limit",
         "",
         "",
@@ -188,6 +189,25 @@ def _cost(before: ComparisonSide, after: ComparisonSide) -> Measure:
             f"Judge {money(before.evaluation_cost_usd)} → {money(after.evaluation_cost_usd)}",
         ),
     )
+
+
+def cost_change(before: ComparisonSide, after: ComparisonSide) -> Decimal | None:
+    """Return the change of the total cost as a share; None where a side is not known in full."""
+    was, now = before.cost_usd, after.cost_usd
+    if not was or now is None or before.costs_are_partial or after.costs_are_partial:
+        return None
+    return now / was - 1
+
+
+def format_cost(side: ComparisonSide) -> str:
+    """Format the total cost of a side, marked where more was spent than is known."""
+    return at_least(side.cost_usd) if side.costs_are_partial else money(side.cost_usd)
+
+
+def _known_in_part(sides: Sequence[ComparisonSide]) -> str:
+    """Say that costs lack prices, "" where both are known in full."""
+    is_whole = not any(side.costs_are_partial for side in sides)
+    return "" if is_whole else "Some answers have no known price"
 
 
 def _counted(property_: str, counts: Sequence[tuple[int, int]]) -> str:

@@ -18,7 +18,7 @@ from evaluators.templatetags.figures import (
 from runs.compare import conclusion as conclusions
 from runs.compare.comparison import Comparison
 from runs.compare.conclusion import judge_noise
-from runs.compare.measures import format_mean, format_mean_change
+from runs.compare.measures import cost_change, format_cost, format_mean, format_mean_change
 from runs.compare.rules import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
 from runs.compare.sides import ComparisonSide
 from runs.models.runs import RunStatus
@@ -134,7 +134,7 @@ def _figures(comparison: Comparison) -> Iterator[Sequence[str]]:
     yield "p95 latency", *slow, ""
     yield "Target cost", money(before.run_cost_usd), money(after.run_cost_usd), ""
     yield "Judge cost", money(before.evaluation_cost_usd), money(after.evaluation_cost_usd), ""
-    yield "Total cost", money(before.cost_usd), money(after.cost_usd), _cost_change(before, after)
+    yield "Total cost", format_cost(before), format_cost(after), _cost_change(before, after)
     for was_gate, now_gate in zip(before.gates, after.gates, strict=True):
         yield f"{was_gate.name} gate", _gate(was_gate), _gate(now_gate), ""
 
@@ -145,8 +145,8 @@ def _gate(gate: RunGate) -> str:
 
 
 def _cost_change(before: ComparisonSide, after: ComparisonSide) -> str:
-    was, now = before.cost_usd, after.cost_usd
-    return delta(now / was - 1, "pct") if was and now is not None else ""
+    change = cost_change(before, after)
+    return "" if change is None else delta(change, "pct")
 
 
 def _measured(comparison: Comparison) -> Iterator[str]:

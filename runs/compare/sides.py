@@ -29,7 +29,7 @@ from runs.compare.evidence import (
     Places,
 )
 from runs.compare.rules import CaseSide, CaseSideFigures, RunSide
-from runs.costs import run_costs
+from runs.costs import CostPair, run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, read_policy
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.run_cases import VERDICTS, RunCase
@@ -161,17 +161,27 @@ class ComparisonSide:
 
     @cached_property
     def evaluation_cost_usd(self) -> Decimal | None:
-        """Return the cost of evaluation; 0 where no execution reports one because no judge was paid; two queries then."""
+        """Return the cost of evaluation; 0 where no execution reports one because no judge was paid."""
         cost = sum_known(self._columns["evaluation_cost_usd"])
         if cost is not None or self.run.is_active:
             return cost
-        spent = run_costs(self.run).evaluation.usd
+        spent = self._costs.evaluation.usd
         return None if spent else spent
 
     @property
     def cost_usd(self) -> Decimal | None:
         """Return both costs together; None when it is zero and a cost is unknown."""
         return combined_cost(self.run_cost_usd, self.evaluation_cost_usd)
+
+    @property
+    def costs_are_partial(self) -> bool:
+        """Tell whether more was spent than is known."""
+        return self._costs.is_partial
+
+    @cached_property
+    def _costs(self) -> CostPair:
+        """Return the costs of the run; at most three queries."""
+        return run_costs(self.run)
 
 
 def read_executions(*runs: Run) -> tuple[Mapping[int, CaseNames], Sequence[Executions]]:

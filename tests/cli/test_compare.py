@@ -376,6 +376,17 @@ def test_a_run_without_judge_calls_has_no_evaluation_cost(suite, tmp_path, capsy
     )
 
 
+def test_a_cost_that_lacks_prices_is_marked_and_not_compared(suite, capsys):
+    for _ in range(2):
+        run = run_of(suite, GOOD, BAD)
+    run.results.filter(verdict="fail").update(run_cost_usd=None)
+
+    compare("support#1", "support#2")
+
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "Total cost $0.032 ≥ $0.020" in rows
+
+
 def test_a_comment_for_a_pull_request_names_what_got_worse_and_calls_nobody(
     suite, tmp_path, settings
 ) -> None:

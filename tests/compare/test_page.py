@@ -18,6 +18,7 @@ from runs.compare.comparison import COMPARED
 from runs.compare.evidence import EVALUATOR, MeasuredChange, MeasuredFigure, OwnMean, Paired
 from runs.compare.measures import metric_groups
 from runs.engine.plan import read_plan
+from runs.finishing import summarise_run
 from runs.lists import read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.what_if.changes import RuleSet
@@ -409,7 +410,7 @@ def test_queries_do_not_grow_with_the_cases(client, runs, django_assert_max_num_
     client.get(address(runs))
     COMPARED.values.clear()
     # One of them asks how far the judges of both differ from themselves.
-    with django_assert_max_num_queries(22) as few:
+    with django_assert_max_num_queries(26) as few:
         client.get(address(runs))
     many = [make_scored_run(verdicts=BEFORE * 8, suite=runs[0].suite) for _ in range(2)]
     with django_assert_max_num_queries(len(few.captured_queries)):
@@ -621,3 +622,23 @@ def test_steps_from_a_comparison_lead_to_the_repetition_that_got_worst_and_say_w
     blind = client.get(f"{step}&blind=1").text
     assert "/suites/support/runs/2/C-2/1/?from=comparison" in blind
     assert "repetition" not in blind, "which one changed would tell of its verdict"
+
+
+def test_a_cost_that_lacks_prices_is_marked_and_not_compared(client, runs):
+    runs[1].results.filter(verdict="pass").update(run_cost_usd=None)
+    for run in runs:
+        assert summarise_run(run.pk)
+    both = "support:1,support:2"
+
+    shown = text_of(client.get(address(runs))).partition("Total cost")[2]
+    ids = {f"{side}_run_id": f"support:{run.number}" for side, run in zip(SIDES, runs, strict=True)}
+    document = client.get("/api/runs/compare", ids).json()
+    columns = client.get(f"/api/runs/compare/many?runs={both}").json()["runs"]
+    beside = text_of(client.get(f"/compare/many/?runs={both}"))
+
+    assert "≥ $0.072" in shown.partition("Regressions")[0]
+    assert "Some answers have no known price" in shown
+    assert "%" not in shown.partition("No limit")[0]
+    assert [document[side]["costs_are_partial"] for side in SIDES] == [False, True]
+    assert [column["costs_are_partial"] for column in columns] == [False, True]
+    assert re.search(r"Total cost \$0\.096 ≥ \$0\.\d+ Mean latency", beside)
