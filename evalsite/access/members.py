@@ -54,7 +54,7 @@ from runs.models.temporary import (
     TargetTrial,
 )
 from runs.requests import CHANGE_SUITE, MAY_REVIEW, RUN_SCRIPTS
-from runs.sharing.comments import hide_mentions
+from runs.sharing.comments import erase_author
 
 
 class LinkTokens(PasswordResetTokenGenerator):
@@ -380,7 +380,7 @@ def _erase_texts(member: User, erase: Callable[[Any], Any], erased: str) -> None
         text = without_name(comment.text, member.get_username(), erased)
         Comment.objects.filter(pk=comment.pk).update(text=text)
     for link in ShareLink.objects.filter(has_comments=True):
-        hide_mentions(link, member.get_username(), erased)
+        erase_author(link, member, erased)
     about = AuditEntry.objects.filter(object_type__in=("user", "session"), object_id=str(member.pk))
     about.update(object_name=erased)
     if member.email:

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from django.contrib.auth.models import User
+
 from runs.comments.queries import (
     Subject,
     comparison_subject,
@@ -84,11 +86,14 @@ def standing_comments(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return threads
 
 
-def hide_mentions(link: ShareLink, name: str, instead: str) -> None:
-    """Take a member out of the frozen comments of a link."""
+def erase_author(link: ShareLink, member: User, instead: str) -> None:
+    """Take a member out of the frozen comments of a link: as their author, and where they mention the member."""
+    name = member.get_username()
     for root in link.frozen.get("comments", ()):
         for row in (root, *root.get("replies", ())):
             row["text"] = without_name(row["text"], name, instead)
+            if row["author"] in (name, member.get_full_name()):
+                row["author"] = instead
     link.save(update_fields=["frozen"])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -81,6 +83,7 @@ def test_a_comment_that_is_deleted_hidden_or_of_an_erased_member_leaves_the_link
     delete_comment(gone, by=editor)
     delete_comment(thread, by=ann)
     erase_member(ann, actor=make_member("admin", "root"))
+    assert not re.search(r"\bann\b", str(ShareLink.objects.get().frozen))
     page = Client().get(link).text
     assert "GONE" not in page
     assert "EMPTY" not in page
