@@ -13,6 +13,7 @@ one run of the suite, also those of several pytest-xdist workers. EVALSITE_SERVE
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 
 from evalsite.client import Answer, Case, Evalsite, EvalsiteError, answer_as_json
+from runs.cli.terminal import printable
 
 MARK, FIXTURE, TARGET = "evalsite", "evalsite_case", "pytest"
 # One for all processes of a session: workers of pytest-xdist inherit the environment.
@@ -73,7 +75,9 @@ class EvaluatedCase:
         detail = self._site.get(f"results/{result['id']}")
         reason = detail["cause"] or detail["error"] or detail["verdict"] or detail["status"]
         url = f"{self._site.server}{result['url']}"
-        pytest.fail(f"{self.case.key}: {reason}\n{url}", pytrace=False)
+        # What an agent or a judge wrote may be commands to a terminal.
+        text = printable(sys.stdout, f"{self.case.key}: {reason}\n{url}")
+        pytest.fail(text, pytrace=False)
 
     def give_up(self) -> None:
         """Tell the site that there is no answer, so that its run does not wait for it."""

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY_S = 5.0
 BAR_CELLS = 10
-# Names of cases and targets may contain anything, including commands to a terminal.
-COMMANDS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+# Names of cases and targets may contain anything: commands to a terminal, a way back to the beginning of the line, and
+# characters that let a line be read in another order than it was written.
+COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
 
 Clock = Callable[[], float]
 
@@ -38,7 +41,7 @@ class ProgressLine:
             cells = int(done / max(1, total) * BAR_CELLS)
             width = shutil.get_terminal_size().columns - 1
             bar = "#" * cells + "." * (BAR_CELLS - cells)
-            self._write(f"\r{f'[{bar}] {line}'[:width]:<{width}}")
+            self._write(f"{f'[{bar}] {line}'[:width]:<{width}}", start="\r")
             self._is_line_open = True
         elif line != self._last_line and self._clock() - self._last_at >= PLAIN_EVERY_S:
             self._write(f"{line}\n")
@@ -55,9 +58,9 @@ class ProgressLine:
             self._write("\n")
             self._is_line_open = False
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, *, start: str = "") -> None:
         try:
-            self._stream.write(printable(self._stream, text))
+            self._stream.write(start + printable(self._stream, text))
             self._stream.flush()
         except OSError:
             # The terminal is gone; the run continues.

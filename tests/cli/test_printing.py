@@ -130,6 +130,18 @@ def test_names_cannot_command_a_terminal() -> None:
     assert stream.getvalue() == "agent \ufffd[2J\ufffd31m\ufffd\n"
 
 
+@pytest.mark.parametrize("character", ["\r", "\u202e", "\u2067", "\u200f", "\u2028"])
+def test_names_cannot_rewrite_or_turn_the_line_they_are_in(character: str) -> None:
+    stream = io.StringIO()
+    print_line(stream, f"Failed: {character}dessaP")
+    progress = ProgressLine(stream)
+    progress.say(f"Note: {character}x")
+    assert stream.getvalue() == "Failed: \ufffddessaP\nNote: \ufffdx\n"
+    terminal = Stream(is_terminal=True)
+    ProgressLine(terminal).show(f"1 of 2 {character}x", done=1, total=2)
+    assert terminal.getvalue().startswith("\r[#####.....] 1 of 2 \ufffdx ")
+
+
 def test_bad_cases_are_named_and_the_rest_is_counted():
     run = make_scored_run(verdicts=("error", "pass", *["fail"] * 22, "borderline"))
     lines = worst_cases(run).splitlines()
