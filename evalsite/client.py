@@ -321,7 +321,7 @@ class Evalsite:
         for attempt in range(1, TRIES + 1):
             try:
                 response = self._http.request(method, path, **options)
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 if attempt == TRIES:
                     raise EvalsiteError(f"{self.server} cannot be reached: {error}") from error
                 self._sleep(min(2.0**attempt, MAX_WAIT_S))

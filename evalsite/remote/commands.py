@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -153,6 +154,9 @@ def main(words: Sequence[str]) -> int:
         message = not_text(error)
     except OSError as error:
         message = f"{error.filename or 'A file'}: {error.strerror}."
+    except Exception as error:  # noqa: BLE001 - the exit code of a traceback would say that a gate failed
+        traceback.print_exc()
+        message = f"The command failed: {type(error).__name__}: {error}"
     print_line(sys.stderr, message)
     return FAILED
 

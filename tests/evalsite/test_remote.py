@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from django.core.management import call_command
 from django.urls import resolve
@@ -428,6 +429,28 @@ def test_what_cannot_be_done_says_why(
 ) -> None:
     assert call(*words) == code
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"json": []}, "list indices must be integers"),
+        ({"json": None}, "not subscriptable"),
+        ({"json": {}}, "KeyError: 'results'"),
+        (
+            {"headers": {"Content-Encoding": "gzip"}, "stream": httpx2.ByteStream(b"no gzip")},
+            "cannot be reached: Error -3",
+        ),
+    ],
+)
+def test_what_is_no_answer_of_a_site_is_not_a_gate_that_failed(
+    answer: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, **answer))
+    site = partial(Evalsite, token="evs_x", transport=transport, sleep=lambda seconds: None)
+    monkeypatch.setattr(commands, "Evalsite", site)
+    assert call("evaluate", "capitals", "--agent", "python agent.py") == 3
+    assert reason in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_every_command_that_works_elsewhere_is_one_of_ours() -> None:
