@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from hashlib import sha256
 from http import HTTPStatus
@@ -13,6 +14,7 @@ from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from evaluators.model_calls.models import decrypt, encrypt
 from runs.documents import Document
 from runs.engine.plan import content_hash
 from runs.models.temporary import MAX_IDEMPOTENCY_KEY_LENGTH, IdempotentRequest
@@ -93,9 +95,11 @@ def once(request: Request, perform: Callable[[], Response]) -> Response:
         if not is_first:
             if row.digest != digest:
                 raise KeyReused(f"The {HEADER} {key!r} was used for another request.")
-            return Response(row.answer, status=row.status, headers=REPEATED)
+            answer = json.loads(decrypt(str(row.answer)))
+            return Response(answer, status=row.status, headers=REPEATED)
         response = perform()
-        row.status, row.answer = response.status_code, response.data
+        # It may hold the address of a share link, whose secret is stored nowhere else.
+        row.status, row.answer = response.status_code, encrypt(json.dumps(response.data))
         row.save(update_fields=["status", "answer"])
     return response
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
 from evalsite.access.roles import Scope
 from runs.models.sharing import ShareLink
+from runs.models.temporary import IdempotentRequest
 from tests.api.site import Program, get
 from tests.support.factories import make_case, make_result, make_run, make_suite, make_user
 
@@ -41,6 +44,21 @@ def test_a_link_is_made_opened_listed_and_revoked(editor: Program) -> None:
     editor.send("delete", "/shares/{share}", None, 204, share=made["id"])
     assert Client().get(path).status_code == 404
     editor.send("delete", "/shares/{share}", None, 404, share=made["id"])
+
+
+def test_the_secret_of_a_link_is_not_kept_for_those_who_repeat_the_call(editor: Program) -> None:
+    def share() -> dict[str, Any]:
+        headers = {"Idempotency-Key": "k1"}
+        made = editor.client.post(
+            "/api/shares", RUN, content_type="application/json", headers=headers
+        )
+        assert made.status_code == 201
+        return dict(made.json())
+
+    first = share()
+    secret = first["url"].rpartition("/s/")[2].strip("/")
+    assert secret not in str(IdempotentRequest.objects.values())
+    assert share() == first
 
 
 def test_texts_that_look_private_are_shared_only_on_purpose(editor: Program) -> None:
