@@ -248,6 +248,8 @@ RUN_PATH = "/suites/{run.suite.slug}/runs/{run.number}/"
 CAMPAIGN_PATH = "/campaigns/{campaign.pk}/"
 MAX_NAMES = 40
 MAX_RUNS = 5
+# What is read of it takes several times as much.
+MAX_FILE_BYTES = 1024 * 1024 * 1024
 RUN_NAME = re.compile(
     rf"(?P<suite>[-\w]+)(?:[#:](?P<number>[0-9]{{1,18}})|:(?P<word>{LATEST}|{BASELINE}))"
 )
@@ -324,11 +326,16 @@ def full_url(path: str, site: str = "") -> str:
 
 
 def read_file(path: Path, *, option: str = "") -> bytes:
-    """Return the content of a file; raises CommandError."""
+    """Return the content of a file; raises CommandError, also for one that has no end."""
+    name = f"{option} {path}".lstrip()
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            limit = f"{MAX_FILE_BYTES // 1024**2} MB"
+            raise CommandError(f"{name} has more than {limit}. Split it.", returncode=FAILED)
+        return content
     except OSError as error:
-        name = f"{option} {path}".lstrip()
         reason = f"{name} cannot be read: {error.strerror}."
         raise CommandError(reason, returncode=FAILED) from error
 

@@ -140,14 +140,14 @@ def test_outputs_become_a_target_named_after_their_file(suite_file, tmp_path, ca
 
 
 def test_nobody_waits_while_a_command_reads_a_slow_file(suite_file, tmp_path, monkeypatch):
-    read_bytes, waited = Path.read_bytes, {}
+    open_file, waited = Path.open, {}
 
-    def read(path):
+    def read(path, *arguments, **options):
         waited[path.name] = connection.in_atomic_block
-        return read_bytes(path)
+        return open_file(path, *arguments, **options)
 
     (tmp_path / "table.csv").write_text("input\nWhere is the tent?\n")
-    monkeypatch.setattr(Path, "read_bytes", read)
+    monkeypatch.setattr(Path, "open", read)
     evaluate(suite_file, "--outputs", outputs(tmp_path, "a.jsonl", C_1="A refund."))
     call_command("import", "--outputs", outputs(tmp_path, "b.jsonl", C_1="A refund."))
     call_command("import", tmp_path / "table.csv", "--suite", "refunds")

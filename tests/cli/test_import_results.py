@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -57,12 +58,14 @@ def test_a_missing_suite_is_made_from_the_results(file, capsys):
     assert "the new suite has the default judge" in capsys.readouterr().err
 
 
-def test_invalid_results_are_refused_with_their_line(file, tmp_path):
+def test_invalid_results_are_refused_with_their_line(file, tmp_path, monkeypatch):
     make_suite(slug="support", cases=1)
     assert "support has no case C-002" in refused(file, "--suite", "support")
     assert "line 2, case C-002: support has" in refused(file, "--suite", "support")
     assert "There is no suite 'nothing'" in refused(file, "--suite", "nothing")
     assert "cannot be read: No such file" in refused(tmp_path / "nowhere.jsonl")
+    monkeypatch.setattr("runs.cli.command.MAX_FILE_BYTES", 1024 * 1024)
+    assert "/dev/zero has more than 1 MB. Split it." in refused(Path("/dev/zero"))
     file.write_text('{"eval_id": "a", "score": 5}\n{')
     output = refused(file)
     assert "agent-1.5.jsonl, line 1, case a" in output
