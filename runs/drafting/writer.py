@@ -60,9 +60,10 @@ class Drafting:
                 break
             except JudgeFailure as failure:
                 unreadable += failure.stage == "parse"
-                self._notes.append({"got": 0, "left_out": 0, "problem": failure.reason})
+                reason = failure.reason.replace("the judge's", "its")
+                self._notes.append({"got": 0, "left_out": 0, "problem": reason})
                 if failure.stage != "parse" or unreadable == MAX_UNREADABLE:
-                    problem = failure.reason
+                    problem = reason
                     break
             else:
                 self._take(reply.content["cases"], part, wanted)

@@ -223,6 +223,7 @@ def test_a_model_that_cannot_be_used_fails_the_drafting_with_the_reason(
     job = draft(suite, model, count=30)
     assert (job.state, job.outcome) == ("failed", None)
     assert reason in job.reason
+    assert "judge" not in job.reason
     assert len(model_server.requests) <= 4
 
 
