@@ -20,7 +20,6 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs import lists
-from runs.cases.conflict_forms import field_text
 from runs.cases.services import DRAFTED
 from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.fields import CASE_VOCABULARY, read_checked
@@ -28,7 +27,8 @@ from runs.filters.language import MAX_LENGTH, FilterError, read_filter, wanted_w
 from runs.filters.matching import CaseRows, condition
 from runs.filters.queries import Hit, condition_chips, condition_text, lists_without
 from runs.formats.suite_files import case_values, pack_suite
-from runs.formats.tables import csv_parts
+from runs.formats.table_cases import case_row
+from runs.formats.tables import CASE_COLUMNS, csv_parts
 from runs.lists import PAGE_SIZE, Chip, Control, Key, Keyset, ListQuery, read_integer, with_tag
 from runs.models.results import Result
 from runs.models.run_cases import execution_from, live_state
@@ -283,15 +283,12 @@ def last_question(messages: Sequence[Mapping[str, Any]]) -> str:
     return texts[-1] if texts and isinstance(texts[-1], str) else ""
 
 
-COLUMNS = ("key", "title", "tags", "input", "expected_output", "expected_outcomes", "criteria")
-
-
 @file_kind("cases")
 def case_file(*, slug: str, keys: Sequence[str], form: str) -> ExportSpec:
     """Describe a file of these cases; raises Http404.
 
-    `jsonl` has one case per line, in full; `csv` has their plain texts; any other form is the suite with
-    only these cases, a zip if it has files.
+    `jsonl` has one case per line, in full; `csv` is a table that reads back as the cases, without evaluators of their
+    own; any other form is the suite with only these cases, a zip if it has files.
     """
     suite = get_suite_or_404(slug=slug)
     try:
@@ -321,8 +318,7 @@ def _lines(cases: Sequence[CaseSpec]) -> Iterator[bytes]:
 
 
 def _table(cases: Sequence[CaseSpec]) -> Iterator[bytes]:
-    lines = ([case.key, *(field_text(name, case) for name in COLUMNS[1:])] for case in cases)
-    for part in csv_parts(COLUMNS, lines):
+    for part in csv_parts(CASE_COLUMNS, map(case_row, cases)):
         yield part.encode()
 
 

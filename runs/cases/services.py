@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from evaluators.models import COMMAND_LINE
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.cases.checks import check_cases
@@ -228,18 +229,26 @@ class PutCases:
 
 
 def put_cases(
-    suite: Suite, contents: Sequence[CaseSpec], *, by: User | None, note: str = ""
+    suite: Suite,
+    contents: Sequence[CaseSpec],
+    *,
+    by: User | None,
+    note: str = "",
+    are_from_table: bool = False,
 ) -> PutCases:
     """Add each case, or change the case with its key: all of them, or none.
 
-    New cases go after the others, in their order; an unchanged case gets no revision. Raises
-    SuiteArchivedError, and InvalidCaseError by key and field.
+    New cases go after the others, in their order; an unchanged case gets no revision. Cases from a table have no
+    evaluators, so those that change keep their own. Raises SuiteArchivedError, and InvalidCaseError by key and field.
     """
     with transaction.atomic():
         held = lock_editable_suite(suite)
-        check_cases(held, tuple(contents))
-        light = held.cases.filter(is_current=True).only("suite", "key", "position", "content_hash")
+        columns = "suite", "key", "position", "content_hash", *EVALUATORS
+        light = held.cases.filter(is_current=True).only(*columns)
         current = {case.key: case for case in light}
+        if are_from_table:
+            contents = [_with_evaluators(content, current.get(content.key)) for content in contents]
+        check_cases(held, tuple(contents))
         made, retired = [], []
         place = next_place(held)
         for content in contents:
@@ -255,6 +264,17 @@ def put_cases(
         store_revisions(held, made, retired)
         version = record_edit(suite, held, by, note)
     return PutCases(len(made) - len(retired), len(retired), len(contents) - len(made), version)
+
+
+EVALUATORS = ("evaluators", "evaluators_append")
+
+
+def _with_evaluators(content: CaseSpec, case: Case | None) -> CaseSpec:
+    """Return the content with the evaluators that the case itself has."""
+    if case is None or case.evaluators is None:
+        return content
+    own = EvaluatorSpec.model_validate(case.evaluators)
+    return content.replace(evaluators=own, evaluators_append=case.evaluators_append)
 
 
 def remove_cases(suite: Suite, keys: Sequence[str], *, by: User | None) -> int:

@@ -351,7 +351,13 @@ def store_upload(
         cases = _ticked_cases(table, reading, found)
         if held.suite is None:
             held.suite = _create_suite(held.begins or {}, by)
-        done = put_cases(held.suite, cases, by=by, note=upload_note(cases, held.name))
+        done = put_cases(
+            held.suite,
+            cases,
+            by=by,
+            note=upload_note(cases, held.name),
+            are_from_table=True,
+        )
         held.stored = {
             "added": done.added,
             "changed": done.changed,

@@ -358,6 +358,34 @@ def _checked_tags(cell: Any) -> tuple[str, ...]:
     return tags
 
 
+def case_row(case: CaseSpec) -> list[str]:
+    """Return a case in the cells of CASE_COLUMNS, each a plain text where that is read back as the same, else JSON."""
+    turns, outcomes, tags, recorded = (
+        *(case.input, case.expected_outcomes, case.tags),
+        case.recorded_output,
+    )
+    asked = str(turns[-1].get("content") or "")
+    is_plain = cell_turns(asked) == tuple(turns) and asked.strip()
+    listed = "\n".join(outcomes)
+    # Where no cell has several lines, cells are split at what they have in common.
+    splits = (Split.LINES,) if len(outcomes) > 1 else SEPARATORS
+    is_listed = all(cell_outcomes(listed, split) == tuple(outcomes) for split in splits)
+    return [
+        *(case.key, case.title),
+        ", ".join(tags) if cell_tags(", ".join(tags)) == tuple(tags) else _json(tags),
+        asked if is_plain else _json(turns),
+        case.expected_output,
+        listed if is_listed else _json(outcomes),
+        case.criteria,
+        _json(case.metadata) if case.metadata else "",
+        "" if recorded is None else _json(recorded),
+    ]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
     """Yield a CSV of the rejected rows with line and reason, to be corrected and uploaded again.
 

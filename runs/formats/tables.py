@@ -28,6 +28,11 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff2
 PASSED_OVER = "' \n\xa0\u3000\ufeff"
 # The last columns of a file of rejected rows, by which it is recognized when it is uploaded again.
 REASON_COLUMNS = ("rejected because", "rejected on line")
+# The first columns of a file of cases, by which it is recognized when it is read back.
+CASE_COLUMNS = (
+    *("key", "title", "tags", "input", "expected_output", "expected_outcomes", "criteria"),
+    *("metadata", "recorded_output"),
+)
 
 
 def escape_formula(text: str) -> str:
@@ -223,7 +228,8 @@ def _read_csv(text: str, encoding: str, file: str) -> Table:
     every = [row if row.unread else _fitted(row, len(names), delimiter) for row in within]
     rows = [row for row in every if row.unread or _is_filled(row)]
     blank = len(every) - len(rows)
-    if tuple(names[-2:]) == REASON_COLUMNS:
+    is_case_file = tuple(names[: len(CASE_COLUMNS)]) == CASE_COLUMNS
+    if is_case_file or tuple(names[-2:]) == REASON_COLUMNS:
         names = list(map(unescape_formula, names))
         rows = [replace(row, cells=tuple(map(unescape_formula, row.cells))) for row in rows]
     message = ("CSV", f"{DELIMITERS[delimiter]} between cells", encoding)

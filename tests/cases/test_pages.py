@@ -481,7 +481,7 @@ def test_ticked_cases_are_exported_and_read_back(
     with django_assert_max_num_queries(14):
         table = export("csv", everything="1").decode()
     assert table.startswith("key,title,tags,input,")
-    assert "C-2,,,user: Ask 2" in table
+    assert "C-2,,,Ask 2," in table
     assert viewer_client.post(EXPORT, {"format": "yaml"}).status_code == 302
 
 

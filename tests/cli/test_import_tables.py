@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from runs.cases.queries import case_file
+from runs.cases.services import put_cases
 from runs.models.suites import Suite, SuiteVersion
+from runs.specs.suites import CaseSpec
 from tests.support.factories import make_suite
+from tests.support.trees import CHECK
+from tests.support.trees import tree as make_tree
 
 pytestmark = pytest.mark.django_db
 TABLE = "nr;wording;Soll\n1;When?;Soon\n2;;Never\n3;How?;\n"
@@ -108,3 +113,37 @@ def test_a_guessed_input_is_told(cases: Path, capsys: pytest.CaptureFixture[str]
     (cases / "three.csv").write_text("question,bar\nWhat is the capital of Norway?,Oslo\n")
     call_command("import", "three.csv", "--suite", "refunds")
     assert "No column is named" not in capsys.readouterr().out
+
+
+ODD = (
+    *("plain", "=1+1", "-5", "'-5", "@x", "a, b", "a;b", "- x", "1. one", "tail ", '["a"]', "yes"),
+    *("two\nlines", "\ttab", "user: hello"),
+)
+
+
+def test_a_table_of_cases_is_read_back_as_the_same_cases(tmp_path, capsys):
+    suite = make_suite(slug="odd")
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "-5"}]
+    bodies = [
+        {
+            "key": f"C-{number}",
+            "title": text.strip(),
+            "input": turns if number % 2 else [{"role": "user", "content": text}],
+            "expected_output": text if number != 10 else "",
+            "expected_outcomes": (text.strip(), "two") if number % 3 else (text.strip(),),
+            "criteria": text,
+            "tags": (text.strip(),),
+            "metadata": {"n": number, "text": text},
+            "recorded_output": {"output": text},
+            "evaluators": make_tree(CHECK) if number == 1 else None,
+        }
+        for number, text in enumerate(ODD)
+    ]
+    put_cases(suite, [CaseSpec.model_validate(body) for body in bodies], by=None)
+    whole = case_file(slug="odd", keys=[body["key"] for body in bodies], form="csv")
+    path = tmp_path / "odd.csv"
+    path.write_bytes(b"".join(whole.write()))
+
+    call_command("import", str(path), "--suite", "odd")
+
+    assert f"0 added, 0 changed, {len(ODD)} unchanged" in capsys.readouterr().out

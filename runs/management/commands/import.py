@@ -230,7 +230,8 @@ def import_table(
     found = table.cases(keys, written_titles(existing))
     note = options["note"] or upload_note(found.cases, path.name)
     suite = existing or _create_suite(options)
-    stored = asdict(put_cases(suite, found.cases, by=None, note=note))
+    done = put_cases(suite, found.cases, by=None, note=note, are_from_table=True)
+    stored = asdict(done)
     return list(table.sentences(suite.slug, stored, found)), table.problems(found)
 
 
