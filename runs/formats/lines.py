@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from evaluators.kinds._refusals import normal_spelling
+from evaluators.model_calls.bodies import MAX_REPLY_BYTES
 from evaluators.reading.json import (
     MAX_VALUES,
     TooManyValuesError,
@@ -25,9 +26,15 @@ from runs.formats.yaml import refuse_size
 from runs.specs.problems import Problem, UnreadableFileError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Of UTF-8: the bytes after the first of a letter, and the first of one that makes each of its text take four bytes.
+CONTINUATION, WIDEST = bytes(range(0x80, 0xC0)), re.compile(rb"[\xf0-\xff]")
 FROM_FIRST_SIGN = re.compile(rb"\S[^\n]*")
-# Of a whole file once it is read: empty values take memory, too.
-MAX_HELD_BYTES = 500 * 1024 * 1024
+# Of a whole file once it is read: empty values take memory, too, and one emoji makes each letter take four bytes.
+MAX_HELD_BYTES = 300 * 1024 * 1024
+# Of a text, beside which its values take about as much.
+MAX_TEXT_BYTES = 200 * 1024 * 1024
+# One answer has at most 16 MB, and quotes and line ends are written as two characters.
+MAX_LINE_BYTES = 2 * MAX_REPLY_BYTES
 
 
 class UnreadableLineError(ValueError):
@@ -84,9 +91,13 @@ def held_bytes(value: Any) -> int:
 def read_object(raw: bytes) -> dict[str, Any]:
     """Return the object of a line, its numbers with a point as WrittenFloat.
 
-    Raises UnreadableLineError if the line is not a JSON object, repeats a key, is nested too deeply or
+    Raises UnreadableLineError if the line is too long, is not a JSON object, repeats a key, is nested too deeply or
     cannot be stored.
     """
+    if len(raw) > MAX_LINE_BYTES:
+        raise UnreadableLineError(
+            f"the line has more than {MAX_LINE_BYTES // 1024**2} MB; shorten its texts"
+        )
     try:
         fields = read_json(raw.decode("utf-8"), number=WrittenFloat)
     except ValueError as error:
@@ -110,12 +121,31 @@ MAX_FILE_VALUES = 4 * MAX_VALUES
 
 
 def refuse_values(text: str, file: str) -> None:
-    """Raise UnreadableFileError for a file of JSON whose values would fill the memory, before any is read."""
+    """Raise UnreadableFileError for a file of JSON whose values would fill the memory, before any is read.
+
+    For JSON Lines the text may be the bytes, each as a letter: it has as many values and takes less memory.
+    """
     try:
         refuse_excess(text, MAX_FILE_VALUES)
     except TooManyValuesError as error:
         message = f"{error}; split it into several files"
         raise UnreadableFileError([Problem(message, file)]) from error
+
+
+def whole_text(content: bytes, file: str) -> str:
+    """Return the text of a file that is one JSON document.
+
+    Raises UnicodeDecodeError if it is not UTF-8, and UnreadableFileError if it would take too much memory.
+    """
+    if not content.isascii():
+        letters = len(content.translate(None, CONTINUATION))
+        if letters * (4 if WIDEST.search(content) else 2) > MAX_TEXT_BYTES:
+            message = (
+                f"the file is one JSON document that takes more than {MAX_TEXT_BYTES // 1024**2} MB in memory; "
+                "write each result on a line of its own, or split it"
+            )
+            raise UnreadableFileError([Problem(message, file)])
+    return content.decode("utf-8-sig")
 
 
 @dataclass(slots=True)
@@ -134,7 +164,7 @@ def read_lined(content: bytes, file: str, key: str) -> LinedCases:
     Unreadable lines become problems. Raises UnreadableFileError for a file that is or holds too much.
     """
     refuse_size(content, file)
-    refuse_values(content.decode(errors="replace"), file)
+    refuse_values(content.decode("latin-1"), file)
     cases = LinedCases()
     for number, raw in numbered_lines(content):
         at: Path = (key, len(cases.cases))

@@ -19,10 +19,12 @@ from evaluators.scoring.types import OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.lines import (
     MAX_HELD_BYTES,
+    MAX_LINE_BYTES,
     UnreadableLineError,
     held_bytes,
     numbered_lines,
     read_object,
+    whole_text,
 )
 from runs.formats.result_evaluators import (
     FileLine,
@@ -41,6 +43,8 @@ from runs.specs.suites import MAX_CASE_TAG_LENGTH, too_many
 MAX_PROBLEMS = 100
 # 200,000 results of 25 bytes each took 1.9 GB until they were stored.
 MAX_RESULTS = 100_000
+# In memory, of one.
+MAX_RESULT_BYTES = 4 * MAX_LINE_BYTES
 MAX_KEY_LENGTH, MAX_TARGET_LENGTH, MAX_TITLE_LENGTH = 200, 120, 300
 ID = ("eval_id", "test_id", "case_id", "id")
 EVALUATORS = ("evaluator_results", "scores", "evaluators")
@@ -105,7 +109,11 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
             place.refuse(str(error))
             continue
         _read_line(reading, place, ResultFields(values, place), number)
-        held += held_bytes(values)
+        taken = held_bytes(values)
+        held += taken
+        if taken > MAX_RESULT_BYTES:
+            size = f"{MAX_RESULT_BYTES // 1024**2} MB in memory"
+            place.refuse(f"the result takes more than {size}; shorten its texts")
         if len(reading.found) > MAX_RESULTS or held > MAX_HELD_BYTES:
             size = f"{MAX_RESULTS:,} results or {MAX_HELD_BYTES // 1024**2} MB in memory"
             place.refuse(f"the file has more than {size}; split it into several")
@@ -156,7 +164,7 @@ def _whole_document(content: bytes, file: str) -> Rows | None:
     else:
         return None
     try:
-        document = read_json(content.decode("utf-8-sig"), max_values=MAX_RESULT_VALUES)
+        document = read_json(whole_text(content, file), max_values=MAX_RESULT_VALUES)
     except TooManyValuesError as error:
         # Lines of JSON, of which the first is damaged, are refused by themselves.
         if others and first.strip() != b"{" and not first.lstrip().startswith(b"["):

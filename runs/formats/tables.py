@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -145,8 +146,11 @@ MAX_COLUMNS, MAX_ROWS, MAX_CELLS = 200, 200_000, 4_000_000
 ROWS_TRIED = 50
 TEXT_TRIED = 200_000
 MAX_NAME_LENGTH = 100
-# The reader's own limit of 128 kB is for the whole process, and a cell may be as long as a file.
-csv.field_size_limit(50_000_000)
+# The reader's own limit of 128 kB is for the whole process. It takes four bytes for each letter of a cell.
+MAX_CELL_LENGTH = 16_000_000
+csv.field_size_limit(MAX_CELL_LENGTH)
+# As Python's files end lines; they would copy a text of megabytes.
+LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +278,8 @@ def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[TableRow]:
 
 def _noted(text: str, taken: list[str]) -> Iterator[str]:
     """Yield the lines of a text, each noted as taken."""
-    for line in io.StringIO(text, newline=""):
-        taken.append(line)
+    for found in LINE.finditer(text):
+        taken.append(line := found[0])
         yield line
 
 
@@ -285,6 +289,8 @@ def _broken(error: str, lines: int) -> str:
         return f"a quotation mark opens here and is never closed{more}"
     if "expected after" in error:
         return "a quoted cell contains a quotation mark; write it twice"
+    if "field limit" in error:
+        return f"a cell has more than {MAX_CELL_LENGTH:,} characters; shorten it"
     return f"not readable as CSV: {error}"
 
 

@@ -112,6 +112,13 @@ class TestRows:
             ),
         ]
 
+    def test_a_cell_that_is_too_long_costs_its_row_alone(self) -> None:
+        found = read(f"id,question\nA,{'x' * (tables.MAX_CELL_LENGTH + 1)}\nB,two\n")
+        assert [case.key for case in found.cases] == ["B"]
+        assert [(bad.line, bad.reason) for bad in found.rejected] == [
+            (2, "a cell has more than 16,000,000 characters; shorten it")
+        ]
+
     def test_columns_without_a_name_or_with_a_second_one_are_told_apart(self) -> None:
         table = read_table(b"id,,question,question,\nA,1,2,3,\n")
         assert table.columns == ("id", "column 2", "question", "question (2)")

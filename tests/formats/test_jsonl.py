@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.formats import recorded_outputs
+from runs.formats import lines, recorded_outputs
 from runs.formats.lines import numbered_lines
 from runs.formats.recorded_outputs import RecordedLine, read_outputs, write_outputs
 from runs.specs.problems import UnreadableFileError
@@ -105,6 +105,13 @@ def test_a_file_of_more_than_memory_holds_is_refused_with_its_line(
 
     monkeypatch.setattr(recorded_outputs, limit, most)
     with pytest.raises(UnreadableFileError, match="line 4: the file has more than .* split it"):
+        read_outputs(content)
+
+
+def test_a_line_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1024**2)
+    content = b'{"id": "a", "output": "short"}\n{"id": "b", "output": "%s"}' % (b"x" * 1024**2)
+    with pytest.raises(UnreadableFileError, match="line 2: the line has more than 1 MB; shorten"):
         read_outputs(content)
 
 

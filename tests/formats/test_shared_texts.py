@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from io import BytesIO
+from types import ModuleType
 from typing import Any
 from zipfile import ZipFile
 
@@ -282,6 +283,23 @@ def test_an_attachment_of_inspect_is_counted_wherever_it_is_named() -> None:
     }
     with pytest.raises(UnreadableFileError, match=TOO_MUCH):
         read_results(json.dumps(log).encode(), file="log.json")
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "told"),
+    [
+        (lines, "MAX_TEXT_BYTES", "takes more than 1 MB in memory; write each result on a line"),
+        (results_reading, "MAX_RESULT_BYTES", "case a: the result takes more than 1 MB in memory"),
+    ],
+)
+def test_a_document_of_letters_that_take_four_bytes_is_measured_in_memory(
+    module: ModuleType, limit: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = {"eval_id": "a", "output": "😀" + "x" * 300_000}
+    content = json.dumps([result, result], ensure_ascii=False, indent=1).encode()
+    monkeypatch.setattr(module, limit, 1024**2)
+    with pytest.raises(UnreadableFileError, match=told):
+        read_results(content)
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "log.eval"])

@@ -23,6 +23,7 @@ from runs.formats.lines import (
     numbered_lines,
     read_object,
     refuse_values,
+    whole_text,
     with_plain_numbers,
 )
 from runs.formats.prompt_programs import RunProgram, run_no_program
@@ -92,7 +93,7 @@ class ToolFile:
             yield from self._lines()
 
     def _lines(self) -> Iterator[Row]:
-        refuse_values(self.content.decode(errors="replace"), self.path)
+        refuse_values(self.content.decode("latin-1"), self.path)
         for number, raw in numbered_lines(self.content):
             try:
                 yield number, with_plain_numbers(read_object(raw))
@@ -144,16 +145,19 @@ def _open_json(path: str, content: bytes) -> ToolFile | None:
             read_object(first)
             return open_lines(path, content)
     try:
-        value = read_values(content)
+        value = read_values(content, path)
     except ValueError:
         return None
     return open_document(YamlDocument(value, path), content)
 
 
-def read_values(content: bytes) -> Any:
-    """Return the value of JSON from another tool: missing numbers become null; raises ValueError."""
+def read_values(content: bytes, file: str = "") -> Any:
+    """Return the value of JSON from another tool: missing numbers become null.
+
+    Raises ValueError, and UnreadableFileError for what would take too much memory.
+    """
     return read_json(
-        content.decode("utf-8-sig"),
+        whole_text(content, file),
         unstorable="replace",
         takes_nan=True,
         max_values=MAX_RESULT_VALUES,
