@@ -13,7 +13,7 @@ from django.db import DatabaseError, models
 from django.db.models import Q
 
 from evalsite.access.roles import Scope
-from evaluators.models import COMMAND_LINE, AuditEntry
+from evaluators.models import COMMAND_LINE, AuditEntry, hold_member
 from runs.models.sharing import token_hash
 
 
@@ -205,7 +205,9 @@ def record_change(
     after: Mapping[str, str | None] | None = None,
     nobody: str = COMMAND_LINE,
 ) -> None:
-    """Record a change of a member; `nobody` is who made it if no member."""
+    """Record a change of a member; `nobody` is who made it if no member. Raises ErasedMemberError."""
+    if member != actor:
+        hold_member(member)
     AuditEntry.objects.record(
         action,
         by=actor,

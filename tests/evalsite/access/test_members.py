@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from html import unescape
@@ -15,10 +16,17 @@ from django.db import transaction
 from django.test import Client
 
 from evalsite.access.forms import MemberForm
-from evalsite.access.members import change_role, erase_member
+from evalsite.access.members import (
+    allow_scripts,
+    change_email,
+    change_role,
+    erase_member,
+    reactivate,
+    record_link,
+)
 from evalsite.access.roles import Role, highest_role
 from evalsite.access.tokens import make_token
-from evaluators.models import AuditEntry
+from evaluators.models import AuditEntry, ErasedMemberError
 from runs.finishing import summarise_run
 from runs.models.jobs import ModelJob
 from runs.models.results import Attempt
@@ -394,6 +402,29 @@ def test_erasing_a_member_waits_for_what_the_member_is_doing(admin: User) -> Non
             erasing = in_thread(threads, partial(erase_member, person, actor=admin))
         erasing.result()
     assert not again(run).is_active
+    assert NAME not in stored_rows()
+
+
+@pytest.mark.parametrize(
+    ("change", "values"),
+    [
+        (reactivate, {}),
+        (change_role, {"role": Role.ADMIN}),
+        (change_email, {"email": "ada@other.example"}),
+        (allow_scripts, {"allowed": True}),
+        (record_link, {}),
+    ],
+)
+def test_nothing_changes_about_a_member_whom_another_admin_has_just_erased(
+    admin: User, change: Callable[..., object], values: dict[str, object]
+) -> None:
+    member = make_member("editor", NAME)
+    shown = User.objects.get(pk=member.pk)
+    erase_member(member, actor=admin)
+    with pytest.raises(ErasedMemberError):
+        change(shown, actor=admin, **values)
+    erased = User.objects.get(pk=member.pk)
+    assert (erased.is_active, erased.email, highest_role(erased)) == (False, "", None)
     assert NAME not in stored_rows()
 
 
