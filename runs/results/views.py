@@ -331,8 +331,10 @@ def result_calls(
     run = get_run_or_404(slug, number)
     if hides_machine(request.user, run, key, repetition):
         return redirect("runs:result", slug, number, key, repetition)
-    context = {"calls": list_calls(run, key, repetition), "run": run}
-    context |= {"key": key, "repetition": repetition}
+    calls = list_calls(run, key, repetition)
+    if not calls.total and not run.results.filter(case__key=key, repetition=repetition).exists():
+        raise Http404
+    context = {"calls": calls, "run": run, "key": key, "repetition": repetition}
     template = "results/_result_calls.html" if request.htmx else "results/result_calls.html"
     return render(request, template, context)
 

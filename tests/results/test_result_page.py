@@ -310,6 +310,13 @@ def test_calls_are_a_page_of_their_own_in_a_new_tab_and_a_part_inside_their_resu
     assert "HX-Request" in part.headers["Vary"]
 
 
+def test_calls_of_a_result_that_is_not_there_are_not_found(viewer_client: Client) -> None:
+    result = judged()
+    assert viewer_client.get(at(result, "result-calls")).status_code == 200
+    result.delete()
+    assert viewer_client.get(at(result, "result-calls")).status_code == 404
+
+
 def test_a_call_is_found_at_its_own_result_alone(viewer_client: Client) -> None:
     suite = make_suite(cases=2)
     run = make_run(suite=suite, repetitions=2)
