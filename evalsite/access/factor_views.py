@@ -57,6 +57,9 @@ def login_second(request: HttpRequest) -> HttpResponse:
         if FIRST_FACTOR in request.session:
             messages.info(request, "The login took too long. Begin again.")
         return redirect_to_login(resolve_url("home"))
+    if not factors.has_factor(first.member):
+        messages.info(request, "Your second factor was removed. Log in again.")
+        return redirect_to_login(first.next_path)
     form = SecondFactorForm(request, first.member, form_data(request))
     try:
         is_right = form.is_valid()

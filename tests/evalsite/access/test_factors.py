@@ -288,6 +288,20 @@ def test_an_admin_removes_the_factor_of_a_member_who_is_told(
     assert "removed your second factor" not in log_in(Client()).text
 
 
+def test_a_member_whose_factor_is_removed_while_it_is_asked_for_begins_again(
+    client: Client, admin: User, viewer: User, clock: Clock
+) -> None:
+    give_app(viewer, clock)
+    log_in(client, next="/account/")
+    assert "An admin can remove your second factor" in client.get("/login/second/").text
+    factors.remove_factors(viewer, by=admin)
+
+    page = client.get("/login/second/", follow=True)
+    assert page.redirect_chain == [("/login/?next=/account/", 302)]
+    assert "Your second factor was removed. Log in again." in page.text
+    assert log_in(client, next="/account/")["Location"] == "/account/"
+
+
 def test_admins_remove_their_own_factor_on_their_account_page_alone(
     admin_client: Client, admin: User, clock: Clock
 ) -> None:
