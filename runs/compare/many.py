@@ -32,7 +32,15 @@ from runs.models.run_cases import VERDICTS, RunCase
 from runs.models.runs import RecentValues, Run, RunStatus
 from runs.results.files import run_fingerprint
 from runs.results.result_state import result_address
-from runs.results.runs import RunRow, run_row, run_word, score_intervals, with_list_columns
+from runs.results.runs import (
+    NOT_EVALUATED,
+    RunRow,
+    conclude,
+    run_row,
+    run_word,
+    score_intervals,
+    with_list_columns,
+)
 
 MIN_RUNS, MAX_RUNS = 2, 6
 # PostgreSQL rounds decimals slowly, so more than CASE_TOLERANCE is asked for without rounding to SCORE_DIGITS.
@@ -338,6 +346,8 @@ def run_standing(run: Run, row: RunRow) -> tuple[str, str]:
         return "running", RunStatus(run.status).label
     if run.status != RunStatus.COMPLETED:
         return "cancelled", RunStatus(run.status).label
+    if run.summary and conclude(run).code == NOT_EVALUATED:
+        return "error", "Not evaluated"
     if "failed" in gates:
         return "fail", "Gate failed" if gates.count("failed") == 1 else "Gates failed"
     return ("waiting", "Not evaluated") if "open" in gates else ("pass", "Gates passed")

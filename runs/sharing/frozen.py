@@ -45,7 +45,7 @@ from runs.results.result_page import ResultPage, result_page
 from runs.results.result_state import cause_text, reviewed_verdicts
 from runs.results.result_tree import TreeNode
 from runs.results.run_page import RunLive, run_live
-from runs.results.runs import RunGate, with_list_columns
+from runs.results.runs import NOT_EVALUATED, RunGate, conclude, with_list_columns
 from runs.sharing.documents import SharedComparison, SharedResult, SharedRun
 from runs.sharing.parts import (
     MAX_CASES,
@@ -283,6 +283,12 @@ def _run_verdict(run: Run, gates: Sequence[RunGate]) -> dict[str, str]:
         status = RunStatus(run.status).label.lower()
         sentence = f"The run is not completed ({status}), so its gates are not evaluated."
         return {"state": "cancelled", "word": "Not evaluated", "tone": "warn", "sentence": sentence}
+    conclusion = conclude(run)
+    if run.summary and conclusion.code == NOT_EVALUATED:
+        # The gates of a target whose answers are errors fail, which says nothing of the target.
+        reason = conclusion.sentence.partition(": ")[2]
+        sentence = f"{reason[:1].upper()}{reason[1:]}"
+        return {"state": "error", "word": "Not evaluated", "tone": "warn", "sentence": sentence}
     if "failed" in states:
         shares = _gate_shares(gate for gate in gates if gate.state == "failed")
         return {"state": "fail", "word": "Failed", "tone": "bad", "sentence": f"Too low: {shares}."}

@@ -30,6 +30,7 @@ from tests.support.factories import (
     make_result,
     make_run,
     make_score,
+    make_scored_run,
     make_snapshot,
     make_suite,
     make_target,
@@ -249,7 +250,7 @@ def test_files_command_line_and_share_render_the_document_of_the_api(
     assert kinds == {"metric", "dimension", "evaluator"}
     assert {one["case"]: one for one in cases} == {one["case"]: one for one in told["cases"]}
     share(editor_client, {"kind": "comparison", **ASKED}, detail_level="case_names", looked="on")
-    assert assert_within(ShareLink.objects.get().frozen["figures"], told) == 46
+    assert assert_within(ShareLink.objects.get().frozen["figures"], told) == 48
 
 
 def test_a_comparison_is_shown_on_page_and_share_as_its_figures_are_rounded(
@@ -350,3 +351,20 @@ def mean_of(one: dict[str, Any]) -> tuple[float, int]:
     if "mean" in one:
         return one["mean"], one["judged"]
     return one["final"]["mean"], one["final"]["counted"]
+
+
+@pytest.mark.parametrize("verdicts", [["pass", "error"], ["error"]], ids=["some", "all"])
+def test_a_run_that_errors_decide_is_not_called_failed_on_its_share_link(
+    verdicts: list[str], editor_client: Client, client: Client
+) -> None:
+    run = make_scored_run(verdicts=verdicts, suite=make_suite(slug="support"), summary=None)
+    assert summarise_run(run.pk)
+
+    path = share(editor_client, {"kind": "run", "run": "support:1"}, looked="on")
+    shown = client.get(path).content.decode()
+    page = editor_client.get("/suites/support/runs/1/").content.decode()
+
+    for html_text in (shown, page):
+        text = " ".join(re.sub(r"<[^>]+>", " ", html_text).split())
+        assert "Not evaluated" in text
+        assert "Too low" not in text
