@@ -297,7 +297,7 @@ def test_a_list_needs_the_same_queries_at_any_length(
         "/api/campaigns": 6,
         f"/api/campaigns/{before.campaign_id}": 8,
         # One of them asks how far the judges of both differ from themselves.
-        f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id={after.pk}": 16,
+        f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id={after.pk}": 18,
     }.items():
         with django_assert_max_num_queries(most):
             assert viewer_client.get(address).status_code == 200
