@@ -247,7 +247,8 @@ def headline_figures(run: Run, live: RunLive) -> list[dict[str, Any]]:
     )
     done = run.done_count
     total = known.total_usd
-    each = total / done if total is not None and done else None
+    # Of a sum that lacks prices the mean is not known.
+    each = total / done if total is not None and done and not known.is_partial else None
     summary = run.summary or {}
     ends = summary.get("interval")
     return [

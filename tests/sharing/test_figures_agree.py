@@ -368,3 +368,17 @@ def test_a_run_that_errors_decide_is_not_called_failed_on_its_share_link(
         text = " ".join(re.sub(r"<[^>]+>", " ", html_text).split())
         assert "Not evaluated" in text
         assert "Too low" not in text
+
+
+def test_a_cost_that_lacks_prices_has_no_mean_on_its_share_link(
+    editor_client: Client, client: Client
+) -> None:
+    run = make_scored_run(verdicts=["pass", "fail"], suite=make_suite(slug="support"), summary=None)
+    run.results.filter(verdict="fail").update(run_cost_usd=None)
+    assert summarise_run(run.pk)
+
+    path = share(editor_client, {"kind": "run", "run": "support:1"}, looked="on")
+    text = " ".join(re.sub(r"<[^>]+>", " ", client.get(path).content.decode()).split())
+
+    assert "Some answers have no known price" in text
+    assert not re.search(r"\$[\d.]+ a result", text)
