@@ -41,7 +41,7 @@ from evaluators.model_calls.redaction import redact, redact_json
 from evaluators.scoring.types import Usage, add_usage
 
 if TYPE_CHECKING:
-    from evaluators.model_calls.endpoint import Endpoint
+    from evaluators.model_calls.endpoint import Endpoint, Received
 
 HIDDEN_KEY = "[key]"
 HTTP_GOOD = 200
@@ -93,6 +93,7 @@ class Try:
     failure: Failure | None = STOPPED
     http_status: int | None = None
     reply: Any = None
+    latency_ms: int | None = None
 
     def answered(self, http_status: int, headers: Mapping[str, str], text: str) -> None:
         """Read what the server sent: a completion or an error."""
@@ -139,7 +140,6 @@ class Try:
 
     def record(self) -> CallRecord:
         """Return the record of the ended try for the ledger."""
-        latency_ms = round((time.perf_counter() - self.began_s) * 1000)
         status, error, answer = CallOutcome.OK, "", self.answer
         if self.failure is not None:
             status, error = self.failure.status, self.failure.reason
@@ -161,7 +161,7 @@ class Try:
             cached_tokens=answer.cached_tokens if answer else None,
             cost_usd=call_cost(answer, self.spec) if answer else None,
             price_version=self.spec.price_version,
-            latency_ms=latency_ms,
+            latency_ms=self.latency_ms,
             try_number=self.number,
         )
 
@@ -327,13 +327,26 @@ class ModelClient:
             progress.tries += 1
             ledger.begin()
             ended = Try(spec, call, body, progress.tries, progress.digest)
+            received = None
             try:
-                await self._send(ended)
+                received = await self._send(ended)
+            finally:
+                ended.latency_ms = round((time.perf_counter() - ended.began_s) * 1000)
+                record = ended.record()
+                if received is None:
+                    ledger.record(record)
+            # Do this before the slot is free, or the next call would start during a pause.
+            failure = ended.failure if received is None else None
+            self._note_end(failure, spec, started_at, progress)
+        if received is not None:
+            # Without a slot, which those may need who have the room.
+            try:
+                with received.body:
+                    await ledger.take_room(received.body.tell())
+                    ended.answered(received.status, received.headers, received.text())
             finally:
                 record = ended.record()
                 ledger.record(record)
-            # Do this before the slot is free, or the next call would start during a pause.
-            self._note_end(ended.failure, spec, started_at, progress)
         is_first = progress.tries == 1
         progress.usage = record.usage if is_first else add_usage(progress.usage, record.usage)
         return ended, record
@@ -342,7 +355,8 @@ class ModelClient:
         """Load what sending takes before a start is granted: it may take longer than the start is valid."""
         self._endpoint(spec)
 
-    async def _send(self, ended: Try) -> None:
+    async def _send(self, ended: Try) -> Received | None:
+        """Return an answer that is not read yet; None where the try has ended without one."""
         spec, call = ended.spec, ended.call
         trace = call.trace if spec.send_trace_headers else None
         try:
@@ -357,7 +371,11 @@ class ModelClient:
         except UnreadableAnswerError as error:
             ended.cut_off(error)
         else:
-            ended.answered(*received)
+            if received.status in range(HTTP_GOOD, HTTP_REDIRECT):
+                return received
+            with received.body:
+                ended.answered(received.status, received.headers, received.text())
+        return None
 
     def _note_end(
         self, failure: Failure | None, spec: ModelSpec, started_at: float, progress: CallProgress

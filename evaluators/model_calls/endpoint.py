@@ -6,10 +6,11 @@ import json
 import ssl
 from collections.abc import Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import cache, partial
 from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -47,6 +48,22 @@ def _open_session(context: ssl.SSLContext) -> aiohttp.ClientSession:
         ssl=context,
     )
     return aiohttp.ClientSession(connector=connector)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The answer of a server, its body on disk if it is long."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: IO[bytes]
+
+    def text(self) -> str:
+        """Read the body, as UTF-8 where the headers name no charset that is read."""
+        _, charset = read_content_type(self.headers)
+        self.body.seek(0)
+        encoding = charset if is_known_charset(charset) else "utf-8"
+        return self.body.read().decode(encoding, errors="replace")
 
 
 class Endpoint(AsyncOpenAI):
@@ -98,10 +115,8 @@ class Endpoint(AsyncOpenAI):
             **self.auth_headers,
         }
 
-    async def post_chat(
-        self, body: Mapping[str, Any], more_headers: Mapping[str, str]
-    ) -> tuple[int, Mapping[str, str], str]:
-        """Return status, headers and text of the server's answer; a body without messages asks for embeddings.
+    async def post_chat(self, body: Mapping[str, Any], more_headers: Mapping[str, str]) -> Received:
+        """Return the server's answer, which the caller closes; a body without messages asks for embeddings.
 
         The library's `post` costs as much as sending: for every call it validates, copies and merges what
         never changes here, for retries and redirects that we do not use.
@@ -122,20 +137,19 @@ class Endpoint(AsyncOpenAI):
         """Return the text of the server's list of models; raises ConnectionError if it gives none."""
         request = httpx2.Request("GET", self._models_url, headers=self._sent_headers)
         try:
-            status, _, text = await self._exchange(request)
+            received = await self._exchange(request)
         except UnreadableAnswerError as error:
             raise ConnectionError("no list of models") from error
-        if status != HTTPStatus.OK:
-            raise ConnectionError("no list of models")
-        return text
+        with received.body:
+            if received.status != HTTPStatus.OK:
+                raise ConnectionError("no list of models")
+            return received.text()
 
-    async def _exchange(self, request: httpx2.Request) -> tuple[int, Mapping[str, str], str]:
+    async def _exchange(self, request: httpx2.Request) -> Received:
         try:
             response = await self._http.send(request, stream=True)
             async with aclosing(response):
-                with await receive_body(response.aiter_raw(), response.headers) as body:
-                    body.seek(0)
-                    content = body.read()
+                body = await receive_body(response.aiter_raw(), response.headers)
         except httpx2.RequestError as error:
             raise ConnectionError("no answer") from error
         except UnreadableBodyError as error:
@@ -148,10 +162,4 @@ class Endpoint(AsyncOpenAI):
             raise UnreadableAnswerError(
                 "the answer is not HTTP: odd bytes after its status"
             ) from error
-        return response.status_code, response.headers, _decode(content, response.headers)
-
-
-def _decode(content: bytes, headers: Mapping[str, str]) -> str:
-    """Return the content as text, as UTF-8 where the headers name no charset that is read."""
-    _, charset = read_content_type(headers)
-    return content.decode(charset if is_known_charset(charset) else "utf-8", errors="replace")
+        return Received(response.status_code, response.headers, body)

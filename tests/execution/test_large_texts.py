@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evaluators.model_calls.client import Try
 from runs.execution import claims, large_texts, result_writer
 from runs.execution.agents import AgentTry
 from runs.execution.claims import claim_jobs
@@ -21,9 +22,10 @@ from runs.models.results import Result
 from runs.running.retrying import retry_results
 from runs.running.services import start_run
 from tests.support.agent_server import AgentServer, says
-from tests.support.factories import make_case, make_suite, make_target
+from tests.support.factories import make_case, make_model, make_suite, make_target
+from tests.support.model_server import ModelServer
 from tests.support.runs import StartRun
-from tests.support.trees import CHECK, tree
+from tests.support.trees import CHECK, JUDGED, tree
 
 HALF = MAX_HELD_BYTES // 2
 
@@ -124,6 +126,38 @@ def test_the_answers_of_agents_are_read_one_after_the_other_when_they_are_large(
     assert (run.status, run.pass_count) == ("completed", 4)
     assert log == ["read", "written"] * 4
     assert run.model_calls.count() == 4
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("one_at_a_time")
+def test_the_answers_of_models_are_read_one_after_the_other_when_they_are_large(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = list[str]()
+    answered, write = Try.answered, result_writer.write_results
+
+    def note_read(ended: Try, *args: Any) -> None:
+        log.append(ended.call.key.purpose)
+        answered(ended, *args)
+
+    def note_written(accepted: Any, **options: Any) -> None:
+        log.extend("written" for _ in accepted)
+        write(accepted, **options)
+
+    monkeypatch.setattr(Try, "answered", note_read)
+    monkeypatch.setattr(result_writer, "write_results", note_written)
+    # Who has the room needs a slot of the same model, which those who wait must not hold.
+    model = make_model(slug="both", base_url=model_server.base_url, concurrency=2)
+    suite = make_suite(judge=model, tree=tree(JUDGED))
+    for number in range(4):
+        make_case(suite=suite, key=f"C-{number}", position=number)
+    target = make_target(name="agent", kind="chat", model=model)
+    run = start_run(suite=suite, target=target, started_by=None, concurrency=4)
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert (run.status, run.done_count, run.error_count) == ("completed", 4, 0)
+    assert log == ["target", "evaluation", "written"] * 4
+    assert run.model_calls.count() == 8
 
 
 @pytest.mark.django_db(transaction=True)

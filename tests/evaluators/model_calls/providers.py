@@ -11,11 +11,13 @@ import selectors
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from evaluators.model_calls.calls import CallKey, ChatCall, Ledger, ModelCallError
 from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.endpoint import Received
 from evaluators.model_calls.limit_policy import (
     GrantedStarts,
     LimitRequest,
@@ -305,9 +307,7 @@ class _Endpoint:
     evaluation: Evaluation
     model: str
 
-    async def post_chat(
-        self, body: Mapping[str, Any], more_headers: Mapping[str, str]
-    ) -> tuple[int, Mapping[str, str], str]:
+    async def post_chat(self, body: Mapping[str, Any], more_headers: Mapping[str, str]) -> Received:
         evaluation, model = self.evaluation, self.model
         at = asyncio.get_running_loop().time() - BEGAN_AT
         fate = evaluation.provider.decide(model, at, evaluation.random)
@@ -320,7 +320,8 @@ class _Endpoint:
         finally:
             evaluation.in_flight[model] -= 1
         headers = {"retry-after": str(fate.retry_after_s)} if fate.retry_after_s else {}
-        return fate.status, headers, ANSWER if fate.status == 200 else ""
+        answer = ANSWER if fate.status == 200 else ""
+        return Received(fate.status, headers, BytesIO(answer.encode()))
 
     async def close(self) -> None:
         """Hold nothing open."""
