@@ -11,7 +11,8 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet
+from django.db.models import BooleanField, Count, ExpressionWrapper, Q, QuerySet, TextField
+from django.db.models.functions import Cast, Left
 from django.http import QueryDict
 from django.urls import reverse
 
@@ -822,7 +823,10 @@ def is_finished(run: Run, key: str, repetition: int) -> bool:
 
 
 MAX_CALLS = 200
+CALLS_AT_ONCE = 10
 MAX_CALL_TEXT = 20_000
+# Of a longer request or reply no more than its beginning is read, which cannot be laid out as JSON.
+MAX_CALL_READ = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -861,7 +865,12 @@ class ResultCalls:
 def result_calls(run: Run, key: str, repetition: int) -> ResultCalls:
     """Return the calls of one execution, by its target and its judges."""
     calls = _result_calls(run, key, repetition)
-    return ResultCalls(tuple(_row(call) for call in calls[:MAX_CALLS]), calls.count())
+    shown = calls.defer("request", "reply").annotate(
+        request_read=Left(Cast("request", TextField()), MAX_CALL_READ),
+        reply_read=Left(Cast("reply", TextField()), MAX_CALL_READ),
+    )
+    rows = shown[:MAX_CALLS].iterator(chunk_size=CALLS_AT_ONCE)
+    return ResultCalls(tuple(_row(call) for call in rows), calls.count())
 
 
 def one_call(run: Run, key: str, repetition: int, pk: int) -> dict[str, Any]:
@@ -885,7 +894,8 @@ def _result_calls(run: Run, key: str, repetition: int) -> QuerySet[ModelCall]:
 
 
 def _row(call: ModelCall) -> CallRow:
-    request, reply = _as_text(call.request), _as_text(call.reply)
+    texts: Mapping[str, str | None] = vars(call)
+    request, reply = _laid_out(texts["request_read"]), _laid_out(texts["reply_read"])
     return CallRow(
         pk=call.pk,
         purpose=call.purpose,
@@ -922,7 +932,11 @@ def _occasion(call: ModelCall) -> str:
     return ", ".join(parts)
 
 
-def _as_text(value: Any) -> str:
+def _laid_out(stored: str | None) -> str:
+    """Return a stored JSON value for reading: a text as it is, others over several lines."""
+    if stored is None or len(stored) == MAX_CALL_READ:
+        return stored or ""
+    value = json.loads(stored)
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

@@ -6,16 +6,20 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from html import unescape
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Finding, OutcomeResult, Score, Unscored
 from runs.models.results import EvaluatorScore, Result, ResultOutput
+from runs.results import result_page
 from tests.support.factories import (
     TREE,
     make_call,
@@ -295,6 +299,22 @@ def test_calls_come_with_request_and_reply_failed_ones_too(viewer_client: Client
     whole = viewer_client.get(at(result, "result-call", pk=kept.pk))
     assert whole.json()["request"] == kept.request
     assert viewer_client.get(at(result, "result-call", pk=kept.pk + 99)).status_code == 404
+
+
+def test_of_a_call_of_megabytes_the_beginning_alone_is_read(
+    viewer_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_page, "MAX_CALL_READ", 100)
+    monkeypatch.setattr(result_page, "MAX_CALL_TEXT", 60)
+    result = judged()
+    make_call(result=result, request={"a": "Short."}, reply={"text": f"First {'x' * 90} Last"})
+    with CaptureQueriesContext(connection) as asked:
+        calls = unescape(text(viewer_client, at(result, "result-calls")))
+    assert '{ "a": "Short." }' in " ".join(calls.split())
+    assert '{"text": "First xxx' in calls
+    assert "cut for reading" in calls
+    assert "Last" not in calls
+    assert not any('"reply",' in query["sql"] for query in asked)
 
 
 def test_calls_are_a_page_of_their_own_in_a_new_tab_and_a_part_inside_their_result(
