@@ -31,9 +31,9 @@ class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
 class ShareLink(models.Model):
     """A frozen comparison, run or result behind a random token, of which only the hash is kept.
 
-    The public page shows only `frozen`, which is {} of a closed link. `fetch_count` counts openings by clients that call themselves programs.
-    `sources` names the live rows that the copy was made from, and their state: {"runs": […], "results": […] of a
-    single result, "address", "digest"}.
+    The public page shows only `frozen`, which is {} of a closed link. `fetch_count` counts openings by clients that
+    call themselves programs. `sources` names the live rows that the copy was made from, and their state: {"runs":
+    […], "results": […] of a single result, "address", "digest"}.
     """
 
     token_hash = models.CharField(max_length=64, unique=True)

@@ -358,7 +358,7 @@ class IdempotentRequestQuerySet(models.QuerySet["IdempotentRequest"]):
 
 
 class IdempotentRequest(models.Model):
-    """A request of the API that changed something, and its encrypted answer to those that repeat it with the same key."""
+    """A request of the API that changed something, and its answer, encrypted, for those that repeat it with its key."""
 
     member = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=MAX_IDEMPOTENCY_KEY_LENGTH)
