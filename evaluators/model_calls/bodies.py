@@ -10,8 +10,10 @@ from contextlib import suppress
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
-# The longest reply of a model or an agent that is read; the connection of a longer one is closed.
+# The longest replies that are read; the connection of a longer one is closed. That of an agent may hold files. That of
+# a model is kept whole beside the text in it, and a million tokens have some 4 MB.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
+MAX_MODEL_REPLY_BYTES = 8 * 1024 * 1024
 CHUNK = IN_MEMORY_BYTES = 64 * 1024
 BEGINNING = 4 * CHUNK
 GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15
@@ -33,10 +35,12 @@ class UnreadableBodyError(ValueError):
         self.beginning = beginning
 
 
-async def receive_body(chunks: AsyncIterable[bytes], headers: Mapping[str, str]) -> IO[bytes]:
+async def receive_body(
+    chunks: AsyncIterable[bytes], headers: Mapping[str, str], *, longest: int
+) -> IO[bytes]:
     """Return the unpacked content, on disk if it is long, at its end; raises UnreadableBodyError.
 
-    That is when it is too long or badly packed. What is sent is limited too: a packed answer without end can unpack
+    That is when it has more than `longest` bytes or is badly packed. What is sent is limited too: a packed answer without end can unpack
     to nothing.
     """
     inflater = _inflater(headers.get("Content-Encoding", "").strip().lower())
@@ -44,10 +48,10 @@ async def receive_body(chunks: AsyncIterable[bytes], headers: Mapping[str, str])
     try:
         async for chunk in chunks:
             sent += len(chunk)
-            room = MAX_REPLY_BYTES - content.tell() + 1
+            room = longest - content.tell() + 1
             _add(content, inflater.unpack(chunk, room) if inflater else chunk)
-            if max(sent, content.tell()) > MAX_REPLY_BYTES:
-                limit = f"{MAX_REPLY_BYTES / 1024**2:g} MB"
+            if max(sent, content.tell()) > longest:
+                limit = f"{longest / 1024**2:g} MB"
                 raise UnreadableBodyError(f"the answer has more than {limit} and was cut off")
             if inflater and inflater.has_more:
                 break

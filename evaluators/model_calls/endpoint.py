@@ -18,6 +18,7 @@ import httpx2
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from evaluators.model_calls.bodies import (
+    MAX_MODEL_REPLY_BYTES,
     UnreadableBodyError,
     is_known_charset,
     read_content_type,
@@ -149,7 +150,9 @@ class Endpoint(AsyncOpenAI):
         try:
             response = await self._http.send(request, stream=True)
             async with aclosing(response):
-                body = await receive_body(response.aiter_raw(), response.headers)
+                body = await receive_body(
+                    response.aiter_raw(), response.headers, longest=MAX_MODEL_REPLY_BYTES
+                )
         except httpx2.RequestError as error:
             raise ConnectionError("no answer") from error
         except UnreadableBodyError as error:

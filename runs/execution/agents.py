@@ -21,6 +21,7 @@ from evaluators.kinds._base import Output
 from evaluators.model_calls.bodies import (
     BEGINNING,
     CHUNK,
+    MAX_REPLY_BYTES,
     UnreadableBodyError,
     is_known_charset,
     read_content_type,
@@ -389,7 +390,9 @@ class AgentClient:
             request.method, url, data=request_body(request), headers=headers, allow_redirects=False
         ) as response:
             try:
-                body = await receive_body(response.content.iter_chunked(CHUNK), response.headers)
+                body = await receive_body(
+                    response.content.iter_chunked(CHUNK), response.headers, longest=MAX_REPLY_BYTES
+                )
             except UnreadableBodyError as error:
                 ended.note_unreadable(error, response.status)
             else:

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.resolver import ThreadedResolver
 
-from evaluators.model_calls import bodies
+from evaluators.model_calls import endpoint
 from evaluators.model_calls.calls import CallKey, ChatCall, ChatReply, Ledger, ModelCallError
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.models import ModelSpec
@@ -103,7 +103,7 @@ def test_a_compressed_answer_is_read(model_server: ModelServer) -> None:
 def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch, is_packed: bool, status: int
 ) -> None:
-    monkeypatch.setattr(bodies, "MAX_REPLY_BYTES", 1024 * 1024)
+    monkeypatch.setattr(endpoint, "MAX_MODEL_REPLY_BYTES", 1024 * 1024)
     packer = zlib.compressobj(wbits=31)
 
     def packed(piece: bytes) -> bytes:
