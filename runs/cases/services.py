@@ -243,8 +243,9 @@ def put_cases(
     """
     with transaction.atomic():
         held = lock_editable_suite(suite)
-        columns = "suite", "key", "position", "content_hash", *EVALUATORS
-        light = held.cases.filter(is_current=True).only(*columns)
+        own = ("evaluators", "evaluators_append") if are_from_table else ()
+        light = held.cases.filter(is_current=True)
+        light = light.only("suite", "key", "position", "content_hash", *own)
         current = {case.key: case for case in light}
         if are_from_table:
             contents = [_with_evaluators(content, current.get(content.key)) for content in contents]
@@ -264,9 +265,6 @@ def put_cases(
         store_revisions(held, made, retired)
         version = record_edit(suite, held, by, note)
     return PutCases(len(made) - len(retired), len(retired), len(contents) - len(made), version)
-
-
-EVALUATORS = ("evaluators", "evaluators_append")
 
 
 def _with_evaluators(content: CaseSpec, case: Case | None) -> CaseSpec:

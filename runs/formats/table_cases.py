@@ -360,12 +360,9 @@ def _checked_tags(cell: Any) -> tuple[str, ...]:
 
 def case_row(case: CaseSpec) -> list[str]:
     """Return a case in the cells of CASE_COLUMNS, each a plain text where that is read back as the same, else JSON."""
-    turns, outcomes, tags, recorded = (
-        *(case.input, case.expected_outcomes, case.tags),
-        case.recorded_output,
-    )
-    asked = str(turns[-1].get("content") or "")
-    is_plain = cell_turns(asked) == tuple(turns) and asked.strip()
+    outcomes, tags, recorded = case.expected_outcomes, case.tags, case.recorded_output
+    asked = str(case.input[-1].get("content") or "")
+    is_plain = cell_turns(asked) == tuple(case.input) and asked.strip()
     listed = "\n".join(outcomes)
     # Where no cell has several lines, cells are split at what they have in common.
     splits = (Split.LINES,) if len(outcomes) > 1 else SEPARATORS
@@ -373,7 +370,7 @@ def case_row(case: CaseSpec) -> list[str]:
     return [
         *(case.key, case.title),
         ", ".join(tags) if cell_tags(", ".join(tags)) == tuple(tags) else _json(tags),
-        asked if is_plain else _json(turns),
+        asked if is_plain else _json(case.input),
         case.expected_output,
         listed if is_listed else _json(outcomes),
         case.criteria,
