@@ -19,7 +19,7 @@ from runs.cli.files import CASES, JUNIT, OUT, SUMMARY, FileOptions, write_file
 from runs.cli.terminal import ProgressLine
 from runs.cli.watching import STOPPED, execute_run
 from runs.finishing import finish_run
-from runs.formats.junit import write_combined_junit
+from runs.formats.junit import MAX_OUTPUT_LENGTH, write_combined_junit
 from runs.formats.results_writing import write_results
 from runs.models.runs import Campaign, Run, RunStatus
 from runs.results.documents import case_lines, run_file_document
@@ -125,7 +125,10 @@ def write_files(files: FileOptions, campaign: Campaign, concluded: Sequence[Conc
         write_file(CASES, files.cases, case_lines(ended.run for ended in concluded))
     if files.junit:
         suites = [
-            (junit_run(ended.run, ended.conclusion, url=ended.url), result_lines(ended.run))
+            (
+                junit_run(ended.run, ended.conclusion, url=ended.url),
+                result_lines(ended.run, longest=MAX_OUTPUT_LENGTH),
+            )
             for ended in concluded
         ]
         write_file(JUNIT, files.junit, write_combined_junit(suites))

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Case, CharField, Count, F, Max, Sum, Value, When
+from django.db.models.functions import Left
 
 from evaluators.kinds import shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError
@@ -38,7 +39,7 @@ from runs.filters.queries import (
     matching_cases,
     ordered_cases,
 )
-from runs.formats.junit import JUnitRun, write_junit
+from runs.formats.junit import MAX_OUTPUT_LENGTH, JUnitRun, write_junit
 from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 from runs.formats.results_writing import walk_lines as walk_line
 from runs.formats.tables import csv_parts
@@ -98,6 +99,8 @@ NOTHING = Value(None, CharField())
 # Of the judgings of one result, in its line.
 SPREAD_FIGURES = ("judgings", "flips", "deviation")
 
+# What is read of a text in the database, NOTHING for nothing.
+Answer = F | Left | Value
 # A row of some columns of a model, with their names.
 Row = Any
 
@@ -113,17 +116,22 @@ def listed_ids(run: Run, query: ResultsQuery, cases: Sequence[int] | None = None
     return read_ids(results)
 
 
-def result_lines(run: Run, ids: Sequence[int] | None = None) -> Iterator[ResultLine]:
+def result_lines(
+    run: Run, ids: Sequence[int] | None = None, *, longest: int | None = None
+) -> Iterator[ResultLine]:
     """Return the executions of a run, perhaps only these, in the order of its suite.
 
-    One query finds them, one asks whether the judge was measured, four more read each batch of 1,000, and one each
+    Of an answer no more than the `longest` letters are read. One query finds them, one asks whether the judge was measured, four more read each batch of 1,000, and one each
     4 MB of outputs. Raises UnreadableSnapshotError at once for a run of another version.
     """
-    return _lines(run, read_plan(run.snapshot), ids)
+    answer = F("text") if longest is None else Left("text", longest)
+    return _lines(run, read_plan(run.snapshot), ids, answer)
 
 
-def _lines(run: Run, plan: Plan, ids: Sequence[int] | None) -> Iterator[ResultLine]:
-    for _, line in _results_with_lines(run, plan, ids, result_spreads(run), inputs=False):
+def _lines(run: Run, plan: Plan, ids: Sequence[int] | None, answer: Answer) -> Iterator[ResultLine]:
+    for _, line in _results_with_lines(
+        run, plan, ids, result_spreads(run), inputs=False, answer=answer
+    ):
         yield line
 
 
@@ -134,13 +142,13 @@ def _results_with_lines(
     spreads: Mapping[int, SpreadFigures],
     *,
     inputs: bool,
-    answers: bool = True,
+    answer: Answer,
 ) -> Iterator[tuple[Row, ResultLine]]:
     if ids is None:
         ids = listed_ids(run, ResultsQuery())
     for start in range(0, len(ids), CHUNK):
         for result, line in _some(
-            run, plan, ids[start : start + CHUNK], inputs=inputs, answers=answers
+            run, plan, ids[start : start + CHUNK], inputs=inputs, answer=answer
         ):
             if (spread := spreads.get(result.pk)) is not None:
                 line.judge_spread = {name: getattr(spread, name) for name in SPREAD_FIGURES}
@@ -148,12 +156,12 @@ def _results_with_lines(
 
 
 def _some(
-    run: Run, plan: Plan, ids: Sequence[int], *, inputs: bool, answers: bool
+    run: Run, plan: Plan, ids: Sequence[int], *, inputs: bool, answer: Answer
 ) -> Iterator[tuple[Row, ResultLine]]:
     columns = (*RESULT_COLUMNS, "case__input") if inputs else RESULT_COLUMNS
     found = Result.objects.filter(pk__in=among(ids)).order_by()
     results: dict[int, Row] = {row.pk: row for row in found.values_list(*columns, named=True)}
-    outputs = _outputs(ids, answers=answers)
+    outputs = _outputs(ids, answer)
     output = next(outputs, None)
     rows: dict[int, dict[str, Row]] = defaultdict(dict)
     has_samples = JUDGE_SPREAD in (run.summary or {})
@@ -184,14 +192,12 @@ def _some(
             output = next(outputs, None)
 
 
-def _outputs(ids: Sequence[int], *, answers: bool) -> Iterator[Row]:
-    """Return the outputs of results, which have one or none, in the order of the ids; perhaps without the answers."""
-    for some in ResultOutput.objects.batches(ids, *(("text",) if answers else ())):
+def _outputs(ids: Sequence[int], answer: Answer) -> Iterator[Row]:
+    """Return the outputs of results, which have one or none, in the order of the ids."""
+    for some in ResultOutput.objects.batches(ids, *(() if answer is NOTHING else ("text",))):
         found = ResultOutput.objects.filter(pk__in=among(some)).order_by()
         # A lookup of `decision__cause` leaves a cycle that holds every output until Python's collector looks for it.
-        found = found.annotate(
-            answer=F("text") if answers else NOTHING, cause=JsonInside("decision", "cause")
-        )
+        found = found.annotate(answer=answer, cause=JsonInside("decision", "cause"))
         outputs = {row.pk: row for row in found.values_list(*OUTPUT_COLUMNS, named=True)}
         yield from (outputs[pk] for pk in some if pk in outputs)
 
@@ -409,9 +415,13 @@ def results_csv(
     `external:` ones by the source and the name, 0 to 1 or a label. Where the judge was measured, `judge_` columns
     say how far the judgings of a result differ. Raises UnreadableSnapshotError for a run of another version.
     """
-    spreads = result_spreads(run)
     found = _results_with_lines(
-        run, read_plan(run.snapshot), ids, spreads, inputs=texts, answers=texts
+        run,
+        read_plan(run.snapshot),
+        ids,
+        spreads := result_spreads(run),
+        inputs=texts,
+        answer=F("text") if texts else NOTHING,
     )
     parts = [*_scores(run), *_judged(run)]
     names = [f"{kind}:{path}/{key}" if key else f"{kind}:{path}" for kind, path, key in parts]
@@ -762,5 +772,7 @@ def junit_file(*, slug: str, number: int, url: str) -> ExportSpec:
         "-junit.xml",
         rows=run.execution_count,
         row_bytes=JUNIT_BYTES,
-        write=lambda: write_junit(junit_run(run, conclude(run), url=url), result_lines(run)),
+        write=lambda: write_junit(
+            junit_run(run, conclude(run), url=url), result_lines(run, longest=MAX_OUTPUT_LENGTH)
+        ),
     )

@@ -230,3 +230,10 @@ def test_no_output_stays_in_memory_once_it_is_written() -> None:
         row for row in gc.get_objects() if type(row).__name__ == "Row" and hasattr(row, "answer")
     ]
     assert len(kept) <= 1
+
+
+def test_of_a_long_answer_no_more_is_read_than_a_file_shows() -> None:
+    run = make_scored_run(verdicts=["fail"])
+    ResultOutput.objects.create(result=run.results.get(), text="Sorry to hear that.")
+    assert [line.output for line in result_lines(run)] == ["Sorry to hear that."]
+    assert [line.output for line in result_lines(run, longest=5)] == ["Sorry"]
