@@ -25,6 +25,7 @@ from evaluators.models import ZERO_USD
 from evaluators.reading.json import storable
 from evaluators.sandbox.processes import process_name
 from evaluators.templatetags.figures import money
+from runs.execution.active_runs import LAST_REPLIES_S
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread, describe_error, first_error
 from runs.execution.execution_ports import ExecutionPorts
@@ -35,7 +36,7 @@ from runs.execution.ledger import (
     write_job_calls,
 )
 from runs.execution.loading import Calls, RunWork, earlier_job_calls
-from runs.execution.run_worker import LAST_REPLIES_S, LATE_REPLIES_S
+from runs.execution.run_worker import LATE_REPLIES_S
 from runs.execution.shared_limits import SlotKeeper
 from runs.models.jobs import JobState, ModelJob
 from runs.scripts import sandbox_in_force

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from runs.execution import run_worker
-from runs.execution.run_worker import ActiveRuns
+from runs.execution.active_runs import ActiveRuns
 from tests.cli.worked import Walk
 
 

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from runs.execution import run_worker
-from runs.execution.run_worker import ActiveRuns
+from runs.execution.active_runs import ActiveRuns
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Suite, Target

@@ -18,7 +18,8 @@ from runs import tasks
 from runs.engine.plan import OUTCOMES_PATH
 from runs.evaluator_trials.services import TriedOutput, try_evaluator
 from runs.execution import run_worker
-from runs.execution.run_worker import ActiveRuns, work_on_run
+from runs.execution.active_runs import ActiveRuns
+from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.running.services import start_run
 from runs.suites.drafts import get_draft

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from evaluators.models import LanguageModel
 from runs.execution import result_writer
+from runs.execution.active_runs import RunSlot
 from runs.execution.database import DatabaseThread
 from runs.execution.ledger import Budget
 from runs.execution.loading import load_work
-from runs.execution.run_worker import RunLoop, RunSlot, _work, work_on_run
+from runs.execution.run_worker import RunLoop, _work, work_on_run
 from runs.execution.shares import agree_on_money, grant_money, register_run_worker
 from runs.models.runs import Run, RunWorker
 from runs.running.retrying import retry_results

@@ -21,8 +21,9 @@ from evaluators.model_calls.limit_policy import LimitRequest
 from evaluators.model_calls.models import model_spec
 from evaluators.models import LanguageModel, SlotLease
 from runs.execution import shared_limits
+from runs.execution.active_runs import RunSlot
 from runs.execution.database import DatabaseThread
-from runs.execution.run_worker import RunSlot, _work
+from runs.execution.run_worker import _work
 from runs.models.results import ModelCall
 from runs.models.runs import Run, RunWorker
 from runs.running.services import start_run

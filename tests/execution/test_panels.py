@@ -17,7 +17,8 @@ from django.urls import reverse
 from evaluators.model_calls.models import encrypt
 from evaluators.scoring.types import DomainError
 from runs.execution import run_worker
-from runs.execution.run_worker import ActiveRuns, work_on_run
+from runs.execution.active_runs import ActiveRuns
+from runs.execution.run_worker import work_on_run
 from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.models.results import ModelCall, Result

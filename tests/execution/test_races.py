@@ -10,7 +10,8 @@ from django.db.models import Sum
 
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
-from runs.execution.run_worker import RunSlot, _work, work_on_run
+from runs.execution.active_runs import RunSlot
+from runs.execution.run_worker import _work, work_on_run
 from runs.finishing import complete_run
 from runs.models.results import Attempt, ModelCall, Result, Retry
 from runs.models.runs import Run

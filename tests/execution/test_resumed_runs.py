@@ -9,9 +9,10 @@ from functools import partial
 import pytest
 
 from evaluators.models import LanguageModel
+from runs.execution.active_runs import RunSlot
 from runs.execution.claims import claim_results
 from runs.execution.reaper import reap, register_worker
-from runs.execution.run_worker import RunSlot, _work, work_on_run
+from runs.execution.run_worker import _work, work_on_run
 from runs.models.database import database_now
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run

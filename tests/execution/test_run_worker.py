@@ -17,11 +17,12 @@ from django.utils import timezone
 from evaluators.kinds._base import Output
 from evaluators.scoring.types import Score as ScoreValue
 from runs.engine.ports import ExecutionOutcome
+from runs.execution.active_runs import RunSlot
 from runs.execution.claims import begin_run, claim_results
 from runs.execution.loading import load_work
 from runs.execution.reaper import reap
 from runs.execution.result_writer import EndedExecution, broken_target, write_batch
-from runs.execution.run_worker import RunSlot, _work, work_on_run
+from runs.execution.run_worker import _work, work_on_run
 from runs.models.results import EvaluatorScore, ModelCall, Result, ResultOutput
 from runs.models.runs import Run, RunStatus
 from runs.models.search import ResultText

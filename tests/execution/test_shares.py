@@ -8,8 +8,9 @@ import pytest
 from django.db import connection
 
 from evaluators.models import LanguageModel
+from runs.execution.active_runs import RunSlot
 from runs.execution.reaper import reap, runs_needing_workers
-from runs.execution.run_worker import RunLoop, RunSlot, _work
+from runs.execution.run_worker import RunLoop, _work
 from runs.execution.shares import (
     agree_on_share,
     even_shares,

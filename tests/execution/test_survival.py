@@ -12,9 +12,10 @@ from django.utils import timezone
 from evaluators.models import LanguageModel
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution import reaper, result_writer, run_worker
+from runs.execution.active_runs import ActiveRuns
 from runs.execution.claims import claim_results, renew_leases
 from runs.execution.reaper import reap, register_worker, unregister_worker
-from runs.execution.run_worker import ActiveRuns, work_on_run
+from runs.execution.run_worker import work_on_run
 from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
 from runs.models.runs import Run, RunWorker, WorkerProcess
 from runs.running.retrying import resume_run, retry_results, stop_run
@@ -300,9 +301,7 @@ def test_at_most_ten_answers_are_unwritten_when_a_call_starts(
 
     monkeypatch.setattr(result_writer.ResultWriter, "_write", write_late)
     shown = []
-    monkeypatch.setattr(
-        run_worker.ActiveRuns, "show", lambda runs, slot, run_loop: shown.append(run_loop)
-    )
+    monkeypatch.setattr(ActiveRuns, "show", lambda runs, slot, run_loop: shown.append(run_loop))
     worker = work_in_thread(run)
     wait_until(lambda: shown and not shown[0]._writer.room.is_set() and not model_server.in_flight)
     # Ten are unwritten; the others were in flight already.

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from evalsite import gunicorn, settings
-from runs.execution import run_worker
+from runs.execution import active_runs
 from tests.production.composed import FILE, Container, image, read, services
 from tests.production.readme import readme_commands
 from tests.services.database import Database
@@ -65,7 +65,7 @@ def test_calls_in_flight_end_before_a_process_that_is_told_to_end_is_killed() ->
     for name in ("web", "worker"):
         grace = services()[name]["stop_grace_period"]
         assert grace in (f"{settings.STOP_S}s", f"${{EVALSITE_STOP_S:-{settings.STOP_S}}}s")
-    assert run_worker.LAST_REPLIES_S < gunicorn.graceful_timeout < settings.STOP_S
+    assert active_runs.LAST_REPLIES_S < gunicorn.graceful_timeout < settings.STOP_S
 
 
 @pytest.mark.parametrize("name", sorted(services()))

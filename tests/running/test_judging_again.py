@@ -15,8 +15,9 @@ from django.test.utils import CaptureQueriesContext
 from evaluators.models import AuditEntry
 from runs.costs import run_costs
 from runs.execution import run_worker
+from runs.execution.active_runs import ActiveRuns
 from runs.execution.reaper import reap
-from runs.execution.run_worker import ActiveRuns, work_on_run
+from runs.execution.run_worker import work_on_run
 from runs.filters.queries import ResultsQuery
 from runs.models.database import database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput
