@@ -261,11 +261,11 @@ def two_runs() -> tuple[Run, Run]:
 
 @pytest.fixture
 def few_values(two_runs: tuple[Run, Run]) -> Iterator[None]:
-    """Let SQLite take 36 values in a statement; it takes 32,766."""
+    """Let SQLite take 38 values in a statement; it takes 32,766."""
     if connection.vendor != "sqlite":
         yield
         return
-    usual = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 36)
+    usual = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 38)
     yield
     connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, usual)
 
