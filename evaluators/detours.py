@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 NEXT, ADD, ADDED, CHOSEN = "next", "add", "added", "chosen"
+MAX_KEY_DIGITS = 18
 KEPT = "kept_forms"
 # A session is read with every request, so it keeps few forms, and none with a long list of cases.
 MAX_KEPT, MAX_LENGTH = 3, 100_000
@@ -82,7 +83,8 @@ def fill_again(request: HttpRequest, form: BaseForm) -> None:
             typed = field.widget.value_from_datadict(data, {}, form.add_prefix(name))
             form.initial[name] = typed
     added, chosen = form.fields.get(request.GET[ADDED]), request.GET.get(CHOSEN, "")
-    if isinstance(added, ModelChoiceField) and added.queryset is not None and chosen.isdecimal():
+    is_key = chosen.isdecimal() and len(chosen) <= MAX_KEY_DIGITS
+    if isinstance(added, ModelChoiceField) and added.queryset is not None and is_key:
         form.initial[request.GET[ADDED]] = added.queryset.filter(pk=chosen).first()
 
 

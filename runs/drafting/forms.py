@@ -40,6 +40,7 @@ from runs.drafting.services import (
 )
 from runs.filters.queries import ResultsQuery
 from runs.filters.selection import CasesField
+from runs.lists import MAX_RUN_NUMBER, read_integer
 from runs.models.jobs import ModelJob
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.suites import Suite
@@ -122,9 +123,9 @@ class DraftCasesForm(forms.Form):
         offer(self, "model", ADD_MODEL)
         runs = suite.runs.exclude(status__in=ACTIVE_RUN_STATUSES).order_by("-number")
         self._runs = {run.number: run for run in runs.select_related("suite")[:MAX_RUNS]}
-        named = asked.get("run", "")
-        if named.isdecimal() and int(named) not in self._runs:
-            more = runs.select_related("suite").filter(number=min(int(named), 2**31 - 1))
+        named = read_integer(asked.get("run", ""), maximum=MAX_RUN_NUMBER)
+        if named is not None and named not in self._runs:
+            more = runs.select_related("suite").filter(number=named)
             self._runs |= {run.number: run for run in more}
         self.fields["run"].choices = [  # type: ignore[attr-defined]  # a ChoiceField
             ("", "Choose a run"),

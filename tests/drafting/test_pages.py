@@ -140,6 +140,10 @@ class TestForm:
         estimate = editor.post(form_url(suite, "?estimate=1"), sent(**fields)).content.decode()
         assert "This cannot be started." in estimate
 
+    @pytest.mark.parametrize("run", ["9" * 5_000, "9" * 12, "-1", "٣", ""])
+    def test_an_address_may_name_any_run(self, editor: Client, suite: Suite, run: str) -> None:
+        assert editor.get(form_url(suite, f"?run={run}")).status_code == 200
+
     def test_without_a_model_it_says_who_can_add_one(
         self, editor: Client, admin_client: Client, suite: Suite
     ) -> None:
