@@ -571,6 +571,7 @@ def _is_utf_8(content_type: str) -> bool:
 
 
 def _unstorable(error: OSError) -> RefusedError:
+    # Imported here: it needs Django's models, which are loaded after this module.
     from evalsite.health import find_outage
 
     logger.warning("A request could not be received: %s", error)

@@ -175,12 +175,13 @@ def _with_reviews(sides: Sequence[ComparisonSide]) -> str:
 
 
 def _cost(before: ComparisonSide, after: ComparisonSide) -> Measure:
+    is_partial = before.costs_are_partial or after.costs_are_partial
     return Measure(
         "Total cost",
         delta(cost_change(before, after), "pct"),
         format_cost(before),
         format_cost(after),
-        _known_in_part([before, after]),
+        "Some answers have no known price" if is_partial else "",
         "No limit",
         "",
         "",
@@ -202,12 +203,6 @@ def cost_change(before: ComparisonSide, after: ComparisonSide) -> Decimal | None
 def format_cost(side: ComparisonSide) -> str:
     """Format the total cost of a side, marked where more was spent than is known."""
     return at_least(side.cost_usd) if side.costs_are_partial else money(side.cost_usd)
-
-
-def _known_in_part(sides: Sequence[ComparisonSide]) -> str:
-    """Say that costs lack prices, "" where both are known in full."""
-    is_whole = not any(side.costs_are_partial for side in sides)
-    return "" if is_whole else "Some answers have no known price"
 
 
 def _counted(property_: str, counts: Sequence[tuple[int, int]]) -> str:

@@ -121,8 +121,9 @@ def result_lines(
 ) -> Iterator[ResultLine]:
     """Return the executions of a run, perhaps only these, in the order of its suite.
 
-    Of an answer no more than the `longest` letters are read. One query finds them, one asks whether the judge was measured, four more read each batch of 1,000, and one each
-    4 MB of outputs. Raises UnreadableSnapshotError at once for a run of another version.
+    At most `longest` characters of an answer are read. One query finds them, one asks whether the judge was measured,
+    four more read each batch of 1,000, and one each 4 MB of outputs. Raises UnreadableSnapshotError at once for a run
+    of another version.
     """
     answer = F("text") if longest is None else Left("text", longest)
     return _lines(run, read_plan(run.snapshot), ids, answer)

@@ -286,19 +286,19 @@ def test_an_attachment_of_inspect_is_counted_wherever_it_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "limit", "told"),
+    ("module", "limit", "message"),
     [
         (lines, "MAX_TEXT_BYTES", "takes more than 1 MB in memory; write each result on a line"),
         (results_reading, "MAX_RESULT_BYTES", "case a: the result takes more than 1 MB in memory"),
     ],
 )
 def test_a_document_of_letters_that_take_four_bytes_is_measured_in_memory(
-    module: ModuleType, limit: str, told: str, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, limit: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = {"eval_id": "a", "output": "😀" + "x" * 300_000}
     content = json.dumps([result, result], ensure_ascii=False, indent=1).encode()
     monkeypatch.setattr(module, limit, 1024**2)
-    with pytest.raises(UnreadableFileError, match=told):
+    with pytest.raises(UnreadableFileError, match=message):
         read_results(content)
 
 
