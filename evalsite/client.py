@@ -218,8 +218,8 @@ class Evalsite:
             if not answer["next"]:
                 return
             # The token goes to no other site, whatever a proxy makes of the address.
-            following = httpx2.URL(answer["next"]).raw_path.decode()
-            answer = self._send("GET", str(self._http.base_url.join(following)))
+            following = httpx2.URL(answer["next"]).raw_path
+            answer = self._send("GET", str(self._http.base_url.copy_with(raw_path=following)))
 
     def evaluate(
         self,

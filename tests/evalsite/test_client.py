@@ -258,9 +258,11 @@ def test_answers_of_something_else_are_told(
     assert (refusal.value.status, refusal.value.errors) == (status, {})
 
 
-def test_the_token_goes_to_no_other_site(site: Evalsite, transport: Site) -> None:
-    first = {"next": "http://elsewhere.example/api/suites?cursor=", "results": [{"slug": "first"}]}
-    transport.answers = [httpx2.Response(200, json=first)]
+@pytest.mark.parametrize("path", ["/api/suites?cursor=", "//third.example/api/suites?cursor="])
+def test_the_token_goes_to_no_other_site(site: Evalsite, transport: Site, path: str) -> None:
+    first = {"next": f"http://elsewhere.example{path}", "results": [{"slug": "first"}]}
+    last = {"next": None, "results": [{"slug": "support"}]}
+    transport.answers = [httpx2.Response(200, json=page) for page in (first, last)]
     assert [row["slug"] for row in site.rows("suites")] == ["first", "support"]
     assert transport.hosts == {"testserver"}
 
