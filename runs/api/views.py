@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -116,9 +116,9 @@ from runs.results.result_documents import (
     result_detail_document,
     result_documents,
 )
-from runs.results.result_page import whole_output
 from runs.results.runs import RunsQuery, run_word
 from runs.results.runs import conclude as conclude_run
+from runs.results.whole_output import whole_output
 from runs.reviews.files import reviews_file
 from runs.saved_views.documents import SavedViewDoc, saved_view_document
 from runs.saved_views.queries import ViewsQuery
@@ -450,15 +450,16 @@ def result(request: Request, result: int) -> Response:
 
 
 @reads("The whole answer", WholeOutputDoc, path=[RESULT], tag="results")
-def result_output(request: Request, result: int) -> Response:
+def result_output(request: Request, result: int) -> HttpResponseBase:
     """Give the whole answer of the target, at any length."""
     NoParams.read(request)
     found = get_result(result)
     try:
-        text = whole_output(found.run, found.case.key, found.repetition)
+        output = whole_output(found.run, found.case.key, found.repetition)
     except ResultOutput.DoesNotExist:
         raise Http404 from None
-    return Response(WholeOutputDoc(text=text, characters=len(text)).as_json())
+    answer = HttpResponse if output.is_short else StreamingHttpResponse
+    return answer(output.json(), content_type="application/json")
 
 
 def _answer_file(request: Request, spec: ExportSpec) -> HttpResponseBase:

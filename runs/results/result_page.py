@@ -766,17 +766,6 @@ def result_page(run: Run, key: str, repetition: int, params: QueryDict | None = 
     )
 
 
-def whole_output(run: Run, key: str, repetition: int) -> str:
-    """Return the whole text that the target answered.
-
-    Raises ResultOutput.DoesNotExist, also when it was removed.
-    """
-    outputs = ResultOutput.objects.filter(
-        result__run=run, result__repetition=repetition, removed_at=None
-    )
-    return outputs.only("text").get(result__case__key=key).text
-
-
 def _output(result: Result) -> ResultOutput:
     try:
         return result.output

@@ -7,7 +7,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    JsonResponse,
+    StreamingHttpResponse,
+)
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -55,7 +61,6 @@ from runs.results.result_page import (
     one_call,
     one_file,
     result_page,
-    whole_output,
 )
 from runs.results.result_page import (
     result_calls as list_calls,
@@ -65,6 +70,7 @@ from runs.results.run_figures import evaluator_rows
 from runs.results.run_page import lacks_figures
 from runs.results.run_page import run_head as build_head
 from runs.results.run_page import run_live as build_live
+from runs.results.whole_output import whole_output
 from runs.running.retry_forms import ResumeForm
 from runs.saved_views.queries import PlaceQuery, ViewState, names_nothing, view_state
 from runs.suites.services import drop_baseline, make_baseline
@@ -365,15 +371,16 @@ def result_call(
 @may_view
 def result_output(
     request: HttpRequest, slug: str, number: int, key: str, repetition: int
-) -> HttpResponse:
+) -> HttpResponseBase:
     """Return the whole answer of the target as a file."""
     try:
-        text = whole_output(get_run_or_404(slug, number), key, repetition)
+        output = whole_output(get_run_or_404(slug, number), key, repetition)
     except ResultOutput.DoesNotExist:
         raise Http404 from None
     name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}.txt")
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
+    answer = HttpResponse if output.is_short else StreamingHttpResponse
+    return answer(output.pieces, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 @require_safe

@@ -149,6 +149,16 @@ def test_a_long_answer_is_cut_and_available_in_full(viewer_client: Client) -> No
     assert get(viewer_client, f"/api/results/{whole.pk}/output")["text"] == "é" * 20_001
 
 
+def test_an_answer_of_megabytes_comes_in_pieces(viewer_client: Client) -> None:
+    _, _, whole = make_site()
+    text = "".join(f'{n} "é"\n🏕' for n in range(150_000))
+    ResultOutput.objects.filter(pk=whole.pk).update(text=text)
+    answer = viewer_client.get(f"/api/results/{whole.pk}/output")
+    pieces = [*answer]
+    assert json.loads(b"".join(pieces)) == {"text": text, "characters": len(text)}
+    assert max(map(len, pieces)) < 1_000_000 < sum(map(len, pieces))
+
+
 def compare(client: Client, **params: Any) -> Any:
     query = "&".join(f"{name}={value}" for name, value in params.items())
     return get(client, f"{COMPARE}?{query}", COMPARE)

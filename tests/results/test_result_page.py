@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
@@ -258,7 +259,16 @@ def test_an_output_of_megabytes_is_cut_and_offered_whole(viewer_client: Client) 
     whole = viewer_client.get(at(result, "result-output"))
     assert whole["Content-Type"] == "text/plain; charset=utf-8"
     assert whole["Content-Disposition"].startswith("attachment")
-    assert len(whole.content) == 5_000_000
+    assert len(whole.getvalue()) == 5_000_000
+
+
+def test_a_download_ends_when_its_output_is_replaced_or_removed(viewer_client: Client) -> None:
+    result = judged(text_="x" * 1_200_000)
+    pieces = iter(viewer_client.get(at(result, "result-output")))
+    assert set(next(pieces)) == {ord("x")}
+    Result.objects.filter(pk=result.pk).update(finished_at=timezone.now())
+    with pytest.raises(ResultOutput.DoesNotExist):
+        next(pieces)
 
 
 def test_of_very_many_turns_and_findings_the_first_are_shown(viewer_client: Client) -> None:
