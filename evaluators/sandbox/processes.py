@@ -165,7 +165,13 @@ def process_name() -> str:
 def own_process_key() -> tuple[str, int, str]:
     """Return place, number and start of this process; not cached, as a fork changes them."""
     pid = os.getpid()
-    return place_of_processes(), pid, start_time(pid)
+    return place_of_processes(), pid, _own_start(pid)
+
+
+@cache
+def _own_start(pid: int) -> str:
+    # Kept, because a process that may open no more files would lose its name.
+    return start_time(pid)
 
 
 def is_dead(name: str) -> bool:
@@ -180,7 +186,12 @@ def is_dead(name: str) -> bool:
 
 def has_ended(place: str, pid: int, start: str) -> bool:
     """Tell whether this process has ended; False if that cannot be known here."""
-    return bool(place) and place == place_of_processes() and start_time(pid) != start
+    if not place or place != place_of_processes():
+        return False
+    try:
+        return start_time(pid) != start
+    except OSError:
+        return False
 
 
 @cache
@@ -198,8 +209,14 @@ def place_of_processes() -> str:
 
 
 def start_time(pid: int) -> str:
-    """Return the kernel's start time of a process; "" if it is gone or a zombie."""
-    fields = _stat(pid)
+    """Return the kernel's start time of a process; "" if it is gone or a zombie.
+
+    Raises OSError where that cannot be read, as by a process that may open no more files.
+    """
+    try:
+        fields = _fields(Path(f"/proc/{pid}/stat").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
     return fields[START_TIME] if fields and fields[STATE] not in ("Z", "X") else ""
 
 
@@ -295,11 +312,13 @@ def _parent_pid(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields after the name; [] if the process is gone.
+    """Return the fields after the name; [] if the process is gone."""
+    return _fields(_read(pid, "stat"))
 
-    The name is in brackets and may contain anything, even brackets.
-    """
-    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+
+def _fields(stat: bytes) -> list[str]:
+    """Return the fields after the name, which is in brackets and may contain anything, even brackets."""
+    return stat.decode(errors="replace").rpartition(")")[2].split()
 
 
 def _names_in(folder: str) -> list[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -108,6 +111,29 @@ def test_what_a_dead_process_of_this_machine_held_is_free_at_once(start_recorded
 def test_a_process_that_cannot_be_seen_from_here_is_not_taken_for_dead(worker):
     assert not is_dead(worker)
     assert not is_dead(process_name())
+
+
+def test_a_process_without_file_descriptors_takes_no_other_for_dead(start_recorded):
+    run = start_recorded("a refund")
+    Run.objects.update(status="running")
+    lose(run, token="alive", worker=process_name())
+
+    with no_file_descriptors():
+        reap(now=timezone.now())
+        # Under another name it would itself be taken for dead.
+        assert process_name() == RunWorker.objects.get().worker
+    assert statuses(run) == ["running"]
+
+
+@contextmanager
+def no_file_descriptors() -> Iterator[None]:
+    """Let this process open nothing; what is open stays so."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_run_whose_last_recorder_died_before_finishing_it_is_finished(start_recorded):
