@@ -350,16 +350,19 @@ def _release_lost(*, now: datetime, is_silence_death: bool) -> None:
 
 def _remove_leftovers() -> None:
     """Remove files of exports that are gone, or that another worker makes again."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        # Listed before the database is read: an export is stored before its file exists.
-        files = [
-            (path, match)
-            for path in settings.EXPORTS_DIR.iterdir()
-            if (match := FILE_NAME.fullmatch(path.name))
-        ]
-        if files:
-            known = {
-                (str(pk), token)
-                for pk, token in Export.objects.exclude(token="").values_list("pk", "token")
-            }
-            _unlink(path for path, match in files if (match["pk"], match["token"]) not in known)
+    # Listed before the database is read: an export is stored before its file exists.
+    try:
+        listed = list(settings.EXPORTS_DIR.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        # A share that is away must not keep the reaper from all that follows.
+        logger.warning("Files in %s cannot be cleaned up: %s", settings.EXPORTS_DIR, error)
+        return
+    files = [(path, match) for path in listed if (match := FILE_NAME.fullmatch(path.name))]
+    if files:
+        known = {
+            (str(pk), token)
+            for pk, token in Export.objects.exclude(token="").values_list("pk", "token")
+        }
+        _unlink(path for path, match in files if (match["pk"], match["token"]) not in known)
