@@ -98,17 +98,16 @@ class Try:
     def answered(self, http_status: int, headers: Mapping[str, str], text: str) -> None:
         """Read what the server sent: a completion or an error."""
         text = redact_key(text, self.spec)
-        self.http_status, is_answer = http_status, http_status in range(HTTP_GOOD, HTTP_REDIRECT)
+        self.http_status = http_status
+        if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
+            text = text[:MAX_TEXT]
+            self.reply = _body_without_key(text, self.spec)
+            self.failure = read_failure(http_status, headers, text)
+            return
         try:
             self.reply = _body_without_key(text, self.spec)
         except UnreadableAnswerError as error:
-            if is_answer:
-                self.cut_off(error)
-                return
-            text = text[:MAX_TEXT]
-            self.reply = _body_without_key(text, self.spec)
-        if not is_answer:
-            self.failure = read_failure(http_status, headers, text)
+            self.cut_off(error)
             return
         try:
             self.answer, self.failure = answer_to(self.call, self.reply), None

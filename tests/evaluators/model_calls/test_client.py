@@ -118,6 +118,19 @@ def test_a_refusal_is_final(model_server: ModelServer, code: int) -> None:
     assert "not for you" in error.reason
 
 
+@pytest.mark.parametrize("code", [400, 500])
+def test_of_a_long_refusal_only_its_beginning_is_recorded(
+    model_server: ModelServer, code: int
+) -> None:
+    model_server.behave(then=status(code, "not for you " * 100_000))
+
+    error, records = ask(model_server)
+
+    assert isinstance(error, ModelCallError)
+    assert "not for you" in error.reason
+    assert all(len(json.dumps(record.reply)) < 25_000 for record in records)
+
+
 def test_a_redirect_is_not_followed(model_server: ModelServer) -> None:
     model_server.behave(then=status(307, headers={"Location": "http://169.254.169.254/"}))
 
