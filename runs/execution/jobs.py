@@ -27,7 +27,7 @@ from evaluators.sandbox.processes import process_name
 from evaluators.templatetags.figures import money
 from runs.execution.active_runs import LAST_REPLIES_S
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
-from runs.execution.database import DatabaseThread, describe_error, first_error
+from runs.execution.database import DatabaseThread, describe_error, first_error, is_temporary
 from runs.execution.execution_ports import ExecutionPorts
 from runs.execution.ledger import (
     CallRefusedError,
@@ -225,6 +225,9 @@ def work_on_job(job_id: int, read_jobs: Mapping[str, ReadJob]) -> None:
         asyncio.run(_do(job, task))
     except Exception as error:
         failure = first_error(error)
+        if is_temporary(failure):
+            # The reaper gives it to the next worker once the database answers.
+            raise
         if isinstance(failure, JobFailedError):
             reason = str(failure)
         else:

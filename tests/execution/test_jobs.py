@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion
@@ -343,6 +343,25 @@ def test_a_refusal_or_too_many_lost_workers_fail_a_job_with_the_reason(
     assert (job.state, job.reason, queued) == (
         "failed", "5 workers ended while they worked on it.", [],
     )  # fmt: skip
+
+
+def test_a_job_whose_worker_loses_the_database_while_it_reads_it_goes_on_with_the_next(
+    model_server: ModelServer, queued: list[int]
+) -> None:
+    model_server.behave(then=good(OPINION))
+    job = make_job(model_server)
+
+    def read(job: ModelJob) -> Any:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    with pytest.raises(OperationalError):
+        work_on_job(job.pk, {"alignment": read})
+    reaper.reap(now=timezone.now() + LATER)
+    assert queued == [job.pk]
+    ModelJob.objects.update(heartbeat_at=None)
+    work(job.pk)
+    job.refresh_from_db()
+    assert (job.state, job.reason, job.tries) == ("done", "", 0)
 
 
 def test_a_suite_has_one_open_job_for_a_subject(model_server: ModelServer) -> None:
