@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
@@ -17,6 +18,7 @@ from runs.execution.database import note_error
 from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
 from runs.exports.services import WRITER
 from runs.models.database import database_now, discard_connection
+from runs.models.runs import LEASE
 from runs.queue import WORK_ON_RUN, queue
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ class Heartbeat:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._missed = False
+        self._sent_at: datetime | None = None
 
     def start(self) -> None:
         """Start the thread."""
@@ -68,15 +71,19 @@ class Heartbeat:
         """Register this process and reap; never raises.
 
         The heartbeat after a failed one does not reap: workers that could not renew their leases
-        while the database was down get time to write their results.
+        while the database was down get time to write their results. Nor does one a lease after the
+        last: if the machine slept or its clock was set, others have not renewed their leases either.
         """
         was_missed, self._missed = self._missed, True
         clear_boxes()
         try:
             close_old_connections()
             end_idle_transactions()
-            register_worker(now=database_now(), version=version(), sandbox=describe_sandbox())
-            if not was_missed:
+            now = database_now()
+            is_late = self._sent_at is not None and now - self._sent_at > LEASE
+            self._sent_at = now
+            register_worker(now=now, version=version(), sandbox=describe_sandbox())
+            if not was_missed and not is_late:
                 reap_and_queue()
             self._missed = False
         except Exception as error:
