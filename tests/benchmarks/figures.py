@@ -12,7 +12,18 @@ from statistics import median, quantiles
 from typing import NamedTuple
 
 HEADERS = (
-    *("row", "work", "limit", "goal", "before", "measured", "÷ before", "÷ limit", "÷ goal"),
+    *(
+        "row",
+        "yardstick",
+        "work",
+        "limit",
+        "goal",
+        "before",
+        "measured",
+        "÷ before",
+        "÷ limit",
+        "÷ goal",
+    ),
     *("CPU before", "CPU", "CPU a case", "CPU ÷ goal", "peak"),
 )
 NOTHING = "–"
@@ -81,10 +92,21 @@ def ratio(value: float | None, to: float | None) -> str:
     return f"{value / to:.2f}" if value is not None and to else NOTHING
 
 
-def table(lines: Iterable[tuple[int, Line]], before: Mapping[str, Figures]) -> str:
-    """Return the lines, each with the number of its row, as a Markdown table; `before` is by the work of a line."""
+class Measured(NamedTuple):
+    """A line, with the number of its row and the yardstick before it."""
+
+    row: int
+    yardstick_ms: float
+    line: Line
+
+
+def table(found: Iterable[Measured], before: Mapping[str, Figures]) -> str:
+    """Return what was measured as a Markdown table; `before` is by the work of a line."""
     rule = tuple("---" for _ in HEADERS)
-    cells = ((str(number), *line.cells(before.get(line.work))) for number, line in lines)
+    cells = (
+        (str(row), f"{yardstick:.0f} ms", *line.cells(before.get(line.work)))
+        for row, yardstick, line in found
+    )
     return "\n".join("| " + " | ".join(row) + " |" for row in (HEADERS, rule, *cells))
 
 
