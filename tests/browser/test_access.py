@@ -204,6 +204,8 @@ def test_the_browser_keeps_no_pages_for_back_once_somebody_has_logged_out(
     assert "C-001" in page.evaluate(kept)
     page.goto(f"{live_server.url}/account/")
     log_out(page)
+    # The text is there before the script that forgets.
+    page.wait_for_load_state()
     assert page.evaluate(kept) is None
 
 
@@ -298,6 +300,7 @@ def test_a_password_confirms_by_keyboard_alone(
     page.keyboard.type("wrong")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("not the right password")
+    expect(page.get_by_label("Password")).to_be_focused()
     page.keyboard.type(PASSWORD)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Your new token")).to_be_visible()

@@ -46,6 +46,8 @@ def test_a_case_is_written_and_edited_by_keyboard(
     expect(page.get_by_text("returns is in the suite.")).to_be_visible()
     outcomes = page.locator("#expected-outcomes li p")
     expect(outcomes).to_have_text(["Stays kind", "Names the 30 days", "Says who pays"])
+    # The text is there before the scripts that listen to keys.
+    page.wait_for_load_state()
     page.keyboard.press("e")
     reach(page, "textbox", "Criteria optional").press_sequentially("Short answers")
     press(page, "button", "Save case", "Enter")
@@ -87,6 +89,7 @@ def reach(page: Page, role: str, name: str) -> Locator:
     """Press Tab until the part of the page has the focus, and return it."""
     found = page.get_by_role(role, name=name, exact=True)
     expect(found).to_be_visible()
+    page.wait_for_load_state()
     for _ in range(80):
         if found.evaluate("element => element === document.activeElement"):
             return found

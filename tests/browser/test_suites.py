@@ -104,6 +104,7 @@ def test_the_command_palette_goes_anywhere_and_does_what_the_page_offers(home: P
     expect(home.get_by_role("heading", level=1)).to_contain_text("A lost parcel")
 
     # An action of the page, by arrows and by a click of the mouse on the button.
+    home.wait_for_load_state()
     home.get_by_role("button", name="Commands").click()
     home.keyboard.type("edit")
     home.keyboard.press("ArrowDown")
@@ -168,6 +169,7 @@ def test_more_cases_are_appended_and_a_tag_filters_them(
     home.get_by_role("link", name="C-051").click()
     title = home.get_by_role("heading", level=1)
     expect(title).to_have_text("Case C-051")
+    home.wait_for_load_state()
     home.keyboard.press("j")
     expect(title).to_have_text("Case C-052")
 
