@@ -74,18 +74,23 @@ def evaluate(site: Evalsite, options: Namespace, parser: ArgumentParser) -> int:
     titles = [f"{run['suite']} #{run['number']} against {run['target']}" for run in documents]
     for title, document in zip(titles, documents, strict=True):
         progress.say(f"{title}: {site.server}{document['url']}")
+    how = " ".join(f"--{name} …" for name in ("agent", "outputs") if vars(options)[name])
+    ways = [
+        f"Continue it: evalsite evaluate {options.suite} --run {run} {how}".rstrip() for run in runs
+    ]
     try:
-        for run in runs:
-            answers(site, run, progress)
+        for run, way in zip(runs, ways, strict=True):
+            try:
+                answers(site, run, progress)
+            except EvalsiteError:
+                progress.say(way)
+                raise
             site.wait(run, on_look=lambda seen: _show(progress, seen))
     except KeyboardInterrupt:
         progress.say("Stopping; a second Ctrl-C leaves the rest as it is.")
-        how = " ".join(f"--{name} …" for name in ("agent", "outputs") if vars(options)[name])
-        for run in runs:
+        for run, way in zip(runs, ways, strict=True):
             _unless_over(partial(site.post, f"runs/{run}/stop"))
-            progress.say(
-                f"Continue it: evalsite evaluate {options.suite} --run {run} {how}".rstrip()
-            )
+            progress.say(way)
     finally:
         progress.close()
     if len(runs) == 1:

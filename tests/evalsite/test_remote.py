@@ -229,6 +229,21 @@ def test_ctrl_c_stops_the_run_and_run_goes_on_with_the_rest(
     assert "did not end early; there is nothing to resume" in capsys.readouterr().err
 
 
+def test_where_the_site_takes_no_answers_it_is_said_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def refuse(*_: object) -> None:
+        raise EvalsiteError("The site answered 503.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Evalsite, "push", refuse)
+        assert evaluate(*WITH_COMMAND) == 3
+    shown = capsys.readouterr().err
+    assert "Continue it: evalsite evaluate capitals.yaml --run capitals:1 --agent …" in shown
+    assert shown.endswith("The site answered 503.\n")
+    assert evaluate(*WITH_COMMAND, "--run", "capitals#1") == 1
+
+
 def test_an_error_after_the_line_of_progress_has_its_own_line(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
