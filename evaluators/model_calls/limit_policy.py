@@ -356,8 +356,12 @@ class SharedLimit:
     def expire(self, now: float) -> None:
         """Drop expired leases; after the last one, forget what was learned long ago.
 
-        No worker is left to learn more, and the server may have recovered since.
+        No worker is left to learn more, and the server may have recovered since. If the clock was set back, all
+        is forgotten: it is dated later, and would hold calls up until then.
         """
+        if self.throttle.used_at > now + COUNTS_S:
+            self.leases = {}
+            self.throttle.forget()
         self.leases = {name: lease for name, lease in self.leases.items() if lease.expires_at > now}
         if not self.leases and self.throttle.is_outdated(now):
             self.throttle.forget()
@@ -419,7 +423,7 @@ class SharedLimit:
             wait_s = until - now + MARGIN_S
             return QuotaGrant(0, min(wait_s, SILENT_ASK_S) if throttle.is_silent else wait_s)
         self.grants = {
-            key: entry for key, entry in self.grants.items() if now - entry.at < COUNTS_S
+            key: entry for key, entry in self.grants.items() if abs(now - entry.at) < COUNTS_S
         }
         minute = self._left_of_minute()
         if throttle.is_silent:

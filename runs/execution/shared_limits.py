@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Q
 
 from evaluators.model_calls.limit_policy import (
     COUNTS_S,
@@ -155,8 +156,10 @@ def give_back(holder: str, used: Mapping[int, int]) -> int:
 def forget_starts(*, now: datetime) -> None:
     """Remove grants that no longer count, except those that another worker is removing."""
     old = StartGrant.objects.select_for_update(skip_locked=True)
+    # Those from the future are of before the clock was set back.
+    uncounted = Q(granted_at__lte=now - COUNTS) | Q(granted_at__gte=now + COUNTS)
     with transaction.atomic():
-        old_ids = old.filter(granted_at__lte=now - COUNTS).values("id")
+        old_ids = old.filter(uncounted).values("id")
         StartGrant.objects.filter(id__in=old_ids).delete()
 
 

@@ -13,6 +13,7 @@ from evaluators.model_calls.limit_policy import (
     VALID_S,
     GrantedStarts,
     Lease,
+    LimitRequest,
     SharedLimit,
 )
 
@@ -140,3 +141,17 @@ def test_a_minute_is_granted_in_blocks_not_by_the_call(per_minute: int) -> None:
 
     assert asked < 5 * COUNTS_S * 4
     assert minute.granted >= 4 * per_minute
+
+
+def test_a_clock_that_is_set_back_holds_no_call_up() -> None:
+    minute = Minute(60)
+    minute.now = 7200.0
+    while minute.ask("a", 60)[0]:
+        pass
+    minute.shared.agree("gone", LimitRequest(1, 1), now=minute.now, lease_s=15)
+    minute.shared.throttle.paused_until = minute.now + 5
+
+    minute.now -= 3600
+    state = minute.shared.agree("a", LimitRequest(1, 0), now=minute.now, lease_s=15)
+    assert (state.pause_s, state.slots) == (0, 1)
+    assert minute.ask("a", 1)[0] == 1
