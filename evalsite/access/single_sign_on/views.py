@@ -133,8 +133,7 @@ def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpR
     try:
         admission = services.admit(identity)
     except services.SignInRefusedError as refusal:
-        record_refused_sign_in(request, refusal.member, name=identity.shown, reason=str(refusal))
-        return _page(request, "refused", status=FORBIDDEN, reason=str(refusal))
+        return _refused(request, identity, refusal)
     log_in(request, admission.member, way=WAY)
     if identity.checked_at:
         # A login there hours ago proves nothing now.
@@ -146,6 +145,13 @@ def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpR
     return HttpResponseRedirect(journey.next_path)
 
 
+def _refused(
+    request: HttpRequest, identity: Identity, refusal: services.SignInRefusedError
+) -> HttpResponse:
+    record_refused_sign_in(request, refusal.member, name=identity.shown, reason=str(refusal))
+    return _page(request, "refused", status=FORBIDDEN, reason=str(refusal))
+
+
 def _confirm(request: HttpRequest, identity: Identity, journey: Journey) -> HttpResponse:
     """Note that the member has proved again who it is; the account of another member proves nothing."""
     member = services.linked_member(identity)
@@ -153,6 +159,11 @@ def _confirm(request: HttpRequest, identity: Identity, journey: Journey) -> Http
         reason = "That is not the account that you are logged in with here."
         record_refused_sign_in(request, member, name=identity.shown, reason=reason)
         return _page(request, "refused", status=FORBIDDEN, reason=reason)
+    try:
+        # The role follows the groups here, too.
+        services.admit(identity)
+    except services.SignInRefusedError as refusal:
+        return _refused(request, identity, refusal)
     mark_confirmed(request.session)
     record_confirmation(request, member, way=WAY)
     return _page(request, "confirmed", status=OK)

@@ -675,6 +675,33 @@ def test_another_members_account_confirms_nothing(
     assert "Confirm it is you" in client.post("/account/tokens/", {}).text
 
 
+def test_a_member_who_has_left_all_groups_confirms_nothing_and_loses_the_role(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ROLES = ROLES
+    provider.know("ada", groups=["ml"], **ADA)
+    sign_in(client, "ada")
+    provider.know("ada", groups=[], **ADA)
+    response = client.get(go_to_provider(client, "ada", start="/sign-in/?confirm=1"))
+    assert response.status_code == 403
+    assert "names no group of yours" in response.text
+    assert not is_logged_in(client)
+    assert role_of(ada) is None
+
+
+def test_the_role_follows_the_groups_when_a_member_confirms(
+    client: Client, ada: User, provider: IdentityProvider, settings: Settings
+) -> None:
+    settings.OIDC_ROLES = ROLES
+    make_member("admin")
+    provider.know("ada", groups=["evals-admins"], **ADA)
+    sign_in(client, "ada")
+    provider.know("ada", groups=["staff"], **ADA)
+    confirmed = client.get(go_to_provider(client, "ada", start="/sign-in/?confirm=1"))
+    assert "You are confirmed" in confirmed.text
+    assert role_of(ada) == Role.VIEWER
+
+
 def test_a_provider_that_asked_nobody_again_confirms_nothing(
     client: Client, ada: User, provider: IdentityProvider
 ) -> None:
