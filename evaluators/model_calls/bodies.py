@@ -11,9 +11,11 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 # The longest replies that are read; the connection of a longer one is closed. That of an agent may hold files. That of
-# a model is kept whole beside the text in it, and a million tokens have some 4 MB.
+# a model is kept whole beside the text in it, and a million tokens have some 4 MB. Judges are
+# asked many at once for one result, and no more than 200,000 characters of each are read.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 MAX_MODEL_REPLY_BYTES = 8 * 1024 * 1024
+MAX_JUDGE_REPLY_BYTES = 2 * 1024 * 1024
 CHUNK = IN_MEMORY_BYTES = 64 * 1024
 BEGINNING = 4 * CHUNK
 GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15

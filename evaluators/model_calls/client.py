@@ -13,9 +13,11 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from evaluators.model_calls.bodies import MAX_JUDGE_REPLY_BYTES, MAX_MODEL_REPLY_BYTES
 from evaluators.model_calls.calls import (
     MAX_TEXT,
     NO_USAGE,
+    OWN_CALL,
     Answer,
     CallOutcome,
     CallRecord,
@@ -358,10 +360,11 @@ class ModelClient:
         """Return an answer that is not read yet; None where the try has ended without one."""
         spec, call = ended.spec, ended.call
         trace = call.trace if spec.send_trace_headers else None
+        longest = MAX_MODEL_REPLY_BYTES if call.key == OWN_CALL else MAX_JUDGE_REPLY_BYTES
         try:
             async with asyncio.timeout(spec.timeout_s):
                 received = await self._endpoint(spec).post_chat(
-                    ended.request, trace.as_headers() if trace else {}
+                    ended.request, trace.as_headers() if trace else {}, longest=longest
                 )
         except TimeoutError:
             ended.timed_out()

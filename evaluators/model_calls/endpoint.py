@@ -116,7 +116,9 @@ class Endpoint(AsyncOpenAI):
             **self.auth_headers,
         }
 
-    async def post_chat(self, body: Mapping[str, Any], more_headers: Mapping[str, str]) -> Received:
+    async def post_chat(
+        self, body: Mapping[str, Any], more_headers: Mapping[str, str], *, longest: int
+    ) -> Received:
         """Return the server's answer, which the caller closes; a body without messages asks for embeddings.
 
         The library's `post` costs as much as sending: for every call it validates, copies and merges what
@@ -132,13 +134,14 @@ class Endpoint(AsyncOpenAI):
             headers = httpx2.Headers({**headers, **more_headers})
         content = json.dumps(body).encode()
         url = self._chat_url if "messages" in body else self._embeddings_url
-        return await self._exchange(httpx2.Request("POST", url, headers=headers, content=content))
+        request = httpx2.Request("POST", url, headers=headers, content=content)
+        return await self._exchange(request, longest=longest)
 
     async def get_models(self) -> str:
         """Return the text of the server's list of models; raises ConnectionError if it gives none."""
         request = httpx2.Request("GET", self._models_url, headers=self._sent_headers)
         try:
-            received = await self._exchange(request)
+            received = await self._exchange(request, longest=MAX_MODEL_REPLY_BYTES)
         except UnreadableAnswerError as error:
             raise ConnectionError("no list of models") from error
         with received.body:
@@ -146,13 +149,11 @@ class Endpoint(AsyncOpenAI):
                 raise ConnectionError("no list of models")
             return received.text()
 
-    async def _exchange(self, request: httpx2.Request) -> Received:
+    async def _exchange(self, request: httpx2.Request, *, longest: int) -> Received:
         try:
             response = await self._http.send(request, stream=True)
             async with aclosing(response):
-                body = await receive_body(
-                    response.aiter_raw(), response.headers, longest=MAX_MODEL_REPLY_BYTES
-                )
+                body = await receive_body(response.aiter_raw(), response.headers, longest=longest)
         except httpx2.RequestError as error:
             raise ConnectionError("no answer") from error
         except UnreadableBodyError as error:

@@ -21,6 +21,7 @@ from evaluators.kinds._base import Output
 from evaluators.model_calls.bodies import (
     BEGINNING,
     CHUNK,
+    MAX_JUDGE_REPLY_BYTES,
     MAX_REPLY_BYTES,
     UnreadableBodyError,
     is_known_charset,
@@ -386,12 +387,13 @@ class AgentClient:
         check_host(url.host or "", settings.TARGET_NETWORKS)
         content_type = {} if request.body is None else {"Content-Type": "application/json"}
         headers = {**content_type, **ended.secrets.sent(request.headers)}
+        longest = MAX_REPLY_BYTES if ended.key == OWN_CALL else MAX_JUDGE_REPLY_BYTES
         async with self._open_session().request(
             request.method, url, data=request_body(request), headers=headers, allow_redirects=False
         ) as response:
             try:
                 body = await receive_body(
-                    response.content.iter_chunked(CHUNK), response.headers, longest=MAX_REPLY_BYTES
+                    response.content.iter_chunked(CHUNK), response.headers, longest=longest
                 )
             except UnreadableBodyError as error:
                 ended.note_unreadable(error, response.status)

@@ -14,7 +14,7 @@ import pytest
 
 from evaluators.kinds._base import Output
 from evaluators.model_calls.bodies import MAX_REPLY_BYTES
-from evaluators.model_calls.calls import Ledger
+from evaluators.model_calls.calls import CallKey, Ledger
 from runs.engine.ports import Cause, TargetFailure
 from tests.support.agent_calls import SECRET, Asking
 from tests.support.agent_server import (
@@ -198,6 +198,13 @@ def test_every_failure_has_a_class_and_is_kept(
     json.dumps(asking.records[-1].reply, allow_nan=False).encode()
     answered = cause not in (Cause.TIMEOUT, Cause.CONNECTION)
     assert (asking.records[-1].reply is not None) == answered
+
+
+def test_as_a_judge_it_says_less_at_once(agent_server: AgentServer) -> None:
+    agent_server.behave(then=says({"output": "x" * 3_000_000}))
+    assert len(Asking(agent_server.url).once().text) == 3_000_000
+    failure = Asking(agent_server.url, key=CallKey("evaluation")).once()
+    assert "more than 2 MB and was cut off" in failure.reason
 
 
 def test_a_server_that_recovers_is_asked_again_after_its_pause(agent_server: AgentServer) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp.abc import AbstractResolver
 
 from evaluators.kinds._base import CaseFacts, Message, Output
-from evaluators.model_calls.calls import CallRecord, Ledger
+from evaluators.model_calls.calls import OWN_CALL, CallKey, CallRecord, Ledger
 from runs.engine.ports import TargetFailure
 from runs.execution.agents import AgentClient
 from runs.execution.target_secrets import TargetSecrets
@@ -23,10 +23,16 @@ QUICK: dict[str, Any] = {"output_path": "output", "timeout_s": 5, "tries": 3}
 class Asking:
     """One target, called with a ledger that remembers."""
 
-    def __init__(self, url: str, resolver: AbstractResolver | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        resolver: AbstractResolver | None = None,
+        key: CallKey = OWN_CALL,
+        **settings: Any,
+    ) -> None:
         self.config = HTTPConfig(url=url, **(QUICK | settings))
         self.secrets = TargetSecrets({"authorization": SECRET}, {})
-        self.resolver = resolver
+        self.resolver, self.key = resolver, key
         self.records: list[CallRecord] = []
         self.begun = 0
         self.earlier: CallRecord | None = None
@@ -44,7 +50,7 @@ class Asking:
         )
 
         async def port(request: Any) -> Output:
-            return await client.ask(request, self.secrets, ledger, target="agent")
+            return await client.ask(request, self.secrets, ledger, target="agent", key=self.key)
 
         context = TargetContext("agent", CASE, agent=port)
         try:

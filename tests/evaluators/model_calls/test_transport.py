@@ -13,12 +13,19 @@ import pytest
 from aiohttp import web
 from aiohttp.resolver import ThreadedResolver
 
-from evaluators.model_calls import endpoint
-from evaluators.model_calls.calls import CallKey, ChatCall, ChatReply, Ledger, ModelCallError
+from evaluators.model_calls import client
+from evaluators.model_calls.calls import (
+    OWN_CALL,
+    CallKey,
+    ChatCall,
+    ChatReply,
+    Ledger,
+    ModelCallError,
+)
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.models import ModelSpec
 from tests.services.processes import wait_until
-from tests.support.model_server import ModelServer, Request, completion
+from tests.support.model_server import ModelServer, Request, completion, good
 
 KEY = "sk-of-ours"
 ELSEWHERE = "http://models.example.invalid/v1"
@@ -31,9 +38,9 @@ def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def ask(base_url: str, **changes: Any) -> ChatReply:
+def ask(base_url: str, *, key: CallKey = OWN_CALL, **changes: Any) -> ChatReply:
     spec = ModelSpec("mock", base_url, "mock", **{"api_key": KEY, "timeout_s": 20.0, **changes})
-    call = ChatCall([{"role": "user", "content": "Hello"}], CallKey("target"))
+    call = ChatCall([{"role": "user", "content": "Hello"}], key)
 
     async def session() -> ChatReply:
         client = ModelClient()
@@ -103,7 +110,7 @@ def test_a_compressed_answer_is_read(model_server: ModelServer) -> None:
 def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch, is_packed: bool, status: int
 ) -> None:
-    monkeypatch.setattr(endpoint, "MAX_MODEL_REPLY_BYTES", 1024 * 1024)
+    monkeypatch.setattr(client, "MAX_MODEL_REPLY_BYTES", 1024 * 1024)
     packer = zlib.compressobj(wbits=31)
 
     def packed(piece: bytes) -> bytes:
@@ -124,6 +131,13 @@ def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
         ask(model_server.base_url)
     assert len(model_server.chats) == 1
     wait_until(lambda: model_server.in_flight == 0)
+
+
+def test_a_judge_says_less_at_once_than_a_target(model_server: ModelServer) -> None:
+    model_server.behave(then=good("x" * 3_000_000))
+    assert len(ask(model_server.base_url).text) == 3_000_000
+    with pytest.raises(ModelCallError, match="the answer has more than 2 MB and was cut off"):
+        ask(model_server.base_url, key=CallKey("evaluation"))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +255,7 @@ def test_cookies_are_not_kept(model_server: ModelServer) -> None:
 
     model_server.behave(then=behave)
     spec = ModelSpec("mock", model_server.base_url, "mock", timeout_s=20.0)
-    call = ChatCall([{"role": "user", "content": "Hello"}], CallKey("target"))
+    call = ChatCall([{"role": "user", "content": "Hello"}], OWN_CALL)
 
     async def twice() -> None:
         client = ModelClient()
