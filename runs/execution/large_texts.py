@@ -37,8 +37,6 @@ class LargeTexts:
         """Wait until there is room for a text of so many bytes, and hold it."""
         if size < LARGE_BYTES:
             return
-        # Those before may be garbage, in cycles that Python's collector would look for much later.
-        gc.collect(1)
         with self._lock:
             self._takers += 1
         try:
@@ -47,6 +45,8 @@ class LargeTexts:
             with self._lock:
                 self._takers -= 1
             self._wake()
+        # Those before may be garbage, in cycles that Python's collector would look for much later.
+        gc.collect(1)
 
     async def nobody_waits(self) -> None:
         """Wait until every text that was asked for has its room."""

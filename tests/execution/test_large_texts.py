@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -83,6 +85,30 @@ def test_a_text_of_any_size_is_held_alone_and_who_stops_waiting_is_forgotten() -
         await texts.take(3, 10 * MAX_HELD_BYTES)
 
     asyncio.run(check())
+
+
+def test_who_waited_for_room_finds_no_garbage_of_those_before() -> None:
+    class Match:
+        """Leads to itself, as what a path finds in JSON does."""
+
+        def __init__(self) -> None:
+            self.parent = self
+
+    async def check() -> object:
+        texts = LargeTexts()
+        await texts.take(1, MAX_HELD_BYTES)
+        waiting = asyncio.ensure_future(texts.take(2, MAX_HELD_BYTES))
+        await asyncio.sleep(0)
+        found = weakref.ref(Match())
+        texts.release([1])
+        await waiting
+        return found()
+
+    gc.disable()
+    try:
+        assert asyncio.run(check()) is None
+    finally:
+        gc.enable()
 
 
 def test_loops_of_several_threads_share_the_room() -> None:
