@@ -59,12 +59,13 @@ def rescore_run(
     origins: Origins = None,
     text: str = "",
     form_key: str = "",
+    like: Run | None = None,
 ) -> Run:
     """Return a new run of the same outputs under these rules, which names its source and costs nothing.
 
     A small run is complete at once; a worker completes a larger one, which is shown as running
     meanwhile. `origins` are the paths of evaluators in the run by their new paths, `text` is its note.
-    A form that is sent twice with the same `form_key` makes one run.
+    A form that is sent twice with the same `form_key` makes one run, as do the rules of the run `like`.
 
     Raises NewCallsNeededError with the evaluators that stored scores cannot answer for,
     CannotRescoreError for a run without scores, RunNotEndedError for an active run, and DomainError for
@@ -94,7 +95,7 @@ def rescore_run(
             raise CannotRescoreError(
                 f"Data of run {run} are being removed. Rescore it when that has ended."
             )
-        if earlier := _made_before(form_key, by):
+        if earlier := _made_before(form_key, by) or (like and _scored_like(run, like)):
             return earlier
         new_run = _create(run, rules, origins, by=by, text=text)
         _note_audit(run, new_run, by, form_key)
@@ -211,15 +212,19 @@ def score_like(run: Run, like: Run, *, by: User | None) -> Run:
         return run
     if reason := score_like_problem(run, like):
         raise CannotRescoreError(reason)
-    known = Run.objects.filter(source_run=run, status=RunStatus.COMPLETED).exclude(pk=like.pk)
-    for rescored in (
-        known.order_by("-number").select_related("suite").defer("leaf_scores", "summary")
-    ):
-        if has_same_rules(rescored, like):
-            return rescored
+    if earlier := _scored_like(run, like):
+        return earlier
     rules = RuleSet.of_plan(read_plan(like.snapshot))
     rules = replace(rules, judge=read_plan(run.snapshot).judge)
-    return rescore_run(run, rules, by=by, text=f"under the policy of run #{like.number}")
+    return rescore_run(run, rules, by=by, text=f"under the policy of run #{like.number}", like=like)
+
+
+def _scored_like(run: Run, like: Run) -> Run | None:
+    """Return the newest run that was, or is being, rescored from a run under the rules of another, if any."""
+    states = (RunStatus.RUNNING, RunStatus.COMPLETED)
+    known = Run.objects.filter(source_run=run, status__in=states).exclude(pk=like.pk)
+    rows = known.order_by("-number").select_related("suite").defer("leaf_scores", "summary")
+    return next((rescored for rescored in rows if has_same_rules(rescored, like)), None)
 
 
 def has_same_rules(run: Run, like: Run) -> bool:

@@ -22,7 +22,8 @@ from runs.finishing import summarise_run
 from runs.lists import read_run_name
 from runs.models.runs import Run, RunStatus
 from runs.what_if.changes import RuleSet
-from runs.what_if.services import rescore_run
+from runs.what_if.services import rescore_run, score_like
+from runs.what_if.stored import ask
 from tests.support.factories import (
     make_case,
     make_result,
@@ -314,6 +315,8 @@ def test_both_are_scored_under_the_policy_of_one_and_compared_anew():
     assert "Comparable: only the target differs" in text_of(made)
     assert "Refresh" not in made
     Run.objects.filter(number=number).update(status=RunStatus.RUNNING)
+    editor.post("/compare/score/", words | {"like": "candidate"})
+    assert source.suite.runs.count() == number, "one is being rescored already"
     waiting = editor.get(made.redirect_chain[0][0])
     assert waiting["Refresh"] == "3"
     assert "Rescoring." in text_of(waiting)
@@ -322,6 +325,23 @@ def test_both_are_scored_under_the_policy_of_one_and_compared_anew():
     again = editor.post("/compare/score/", words | {"like": "candidate"})
     assert again["Location"] == made.redirect_chain[0][0]
     assert source.suite.runs.count() == number
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_who_score_alike_at_once_get_one_run(monkeypatch):
+    source = finished_run()
+    like = rescored(source, pass_threshold=0.9)
+    faster = []
+
+    def ask_slowly(run, rules, **facts):
+        if not faster:
+            faster.append(None)
+            faster.append(score_like(run, like, by=None))
+        return ask(run, rules, **facts)
+
+    monkeypatch.setattr("runs.what_if.services.ask", ask_slowly)
+    assert score_like(source, like, by=None) == faster[-1]
+    assert source.suite.runs.count() == 3
 
 
 @pytest.mark.django_db(transaction=True)
