@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.models.results import ResultOutput
 from runs.models.sharing import ShareLink
 from tests.browser.accessibility import violations
 from tests.browser.conftest import Console
@@ -152,3 +153,17 @@ def test_a_name_without_spaces_makes_no_page_broader_than_the_window(
     ):
         page.goto(f"{live_server.url}{address}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+
+
+def test_paper_shows_all_of_a_long_output(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("editor")
+    run = make_scored_run(verdicts=["fail"], suite=make_suite(slug="support"))
+    ResultOutput.objects.update_or_create(
+        result=run.results.get(), defaults={"text": "On.\n" * 200}
+    )
+    page.goto(f"{live_server.url}/shares/new/?kind=run&run=support:1&detail_level=outputs")
+    output = page.get_by_role("group").filter(has_text="On.").first
+    page.emulate_media(media="print")
+    assert output.evaluate("one => one.scrollHeight <= one.clientHeight")
