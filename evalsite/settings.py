@@ -186,6 +186,9 @@ CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 5
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# With a task in hand that waits for a thread, Celery would not survive the loss of Redis: giving the task back fails,
+# and the worker takes no other work until its runs have ended.
+CELERY_WORKER_DISABLE_PREFETCH = not IS_EMBEDDED
 
 # -- Scripts and commands --------------------------------------------------------------------
 # Without this switch no program of a suite or a target is ever started.

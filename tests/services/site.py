@@ -57,13 +57,13 @@ class Site:
         self.workers: list[Process] = []
         self.commands: list[Process] = []
 
-    def begin_worker(self, *, clock_off_by_s: int = 0) -> Process:
-        """Start one more worker process, on a machine whose clock may be wrong."""
+    def begin_worker(self, *more: str, clock_off_by_s: int = 0) -> Process:
+        """Start one more worker process with more options, on a machine whose clock may be wrong."""
         number = len(self.workers) + 1
         program = (
             ["tests.services.wrong_clock", str(clock_off_by_s)] if clock_off_by_s else ["celery"]
         )
-        options = ["-A", "evalsite", "worker", "--hostname", f"worker-{number}@%h"]
+        options = ["-A", "evalsite", "worker", "--hostname", f"worker-{number}@%h", *more]
         worker = Process(
             [sys.executable, "-m", *program, *options],
             log=self.data_dir / f"worker-{number}.log",
