@@ -148,6 +148,7 @@ def test_a_third_run_is_added_the_differences_shown_and_the_baseline_changed(
     expect(rows).to_have_count(CASES)
     expect(rows.first).to_contain_text(BROKEN)
     assert violations(page) == []
+    page.wait_for_load_state()
     page.locator("#many-text").fill("c-007")
     expect(rows).to_have_count(1)
     page.get_by_role("link", name="Make #3 baseline").press("Enter")

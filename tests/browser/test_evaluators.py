@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.suites import Suite, SuiteDraft
@@ -70,6 +70,8 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
 
 def weigh_by_keyboard(editor: Page) -> None:
     """Go from a name over the switch to the weight; Enter keeps the form."""
+    held: list[Route] = []
+    editor.route("**/what-if/", lambda route: held.append(route))
     editor.keyboard.press("Tab")
     expect(editor.get_by_label("Required: length")).to_be_focused()
     editor.keyboard.press("Space")
@@ -83,6 +85,9 @@ def weigh_by_keyboard(editor: Page) -> None:
         editor.close(run_before_unload=True)
     assert asked.value.type == "beforeunload"
     asked.value.dismiss()
+    editor.unroute("**/what-if/")
+    for route in held:
+        route.continue_()
     editor.keyboard.press("Enter")
     expect(editor.locator("#draft")).to_contain_text("required")
     expect(editor.locator("#draft-count")).to_contain_text("Draft saved")
