@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -222,6 +223,18 @@ def test_stdin_tells_the_same_in_both_spellings() -> None:
     assert found["trace_summary"]["error_count"] == 1
     call = found["output_messages"][-1]["tool_calls"][0]
     assert (call["tool"], call["input"], call["durationMs"]) == ("find", {"q": 1}, 4)
+
+
+def test_a_long_output_is_told_nine_times_and_held_little_more_often() -> None:
+    text = "\N{CAMPING}" + "x" * 2_000_000
+    tracemalloc.start()
+    stdin = call_of(STDIN, text).stdin
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    found = json.loads(stdin)
+    assert (found["output"], found["output_text"], found["candidateAnswer"]) == (text, text, text)
+    assert len(stdin) > 9 * len(text)
+    assert most < 1.8 * len(stdin)
 
 
 def test_settings_reach_the_sandbox() -> None:
