@@ -21,7 +21,7 @@ from evaluators.model_calls.calls import CallRecord
 from evaluators.models import ZERO_USD
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.tree import EvaluatorSpec
-from evaluators.scoring.types import Score, Unscored, Usage, Verdict
+from evaluators.scoring.types import Unscored, Usage, Verdict
 from runs.costs import dearest_usd
 from runs.engine.plan import OUTCOMES_PATH
 from runs.engine.ports import UNASKED, Cause, ExecutionOutcome, TargetFailure
@@ -50,7 +50,7 @@ from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.run_cases import RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.search import ResultText
-from runs.models.stored import SCORE_COLUMNS, score_rows
+from runs.models.stored import SCORE_COLUMNS, metrics_score, score_rows
 from runs.models.suites import FileContent
 from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as_json
 
@@ -467,7 +467,7 @@ def _result_row(execution: EndedExecution, now: datetime) -> tuple[object, ...]:
     else:
         verdict = decision.verdict.value if decision.verdict else ""
         cell = decision.decided_by[:MAX_CELL_LENGTH]
-        metrics = _metrics_score(outcome)
+        metrics = metrics_score(outcome.outcomes)
         head = (ResultStatus.SCORED.value, verdict, decision.score, metrics, cell)
         head = (*head, _is_forced(decision), "", "")
     return (
@@ -491,12 +491,6 @@ def _error_and_stage(outcome: ExecutionOutcome) -> tuple[str, str]:
         (leaf for leaf in unscored.values() if leaf.reason in reason), None
     )
     return reason, cause.stage if cause else "evaluator"
-
-
-def _metrics_score(outcome: ExecutionOutcome) -> float | None:
-    """Return the score of the evaluator that judged the metrics, None without one."""
-    scores = (score for score in outcome.outcomes.values() if isinstance(score, Score))
-    return next((score.score for score in scores if "metrics" in score.details), None)
 
 
 def _is_forced(decision: Decision) -> bool:

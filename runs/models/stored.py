@@ -71,6 +71,12 @@ def score_rows(
         yield _row((result_id, OUTCOMES_PATH, position + 1, OUTCOMES_KIND), expected, 0.0)
 
 
+def metrics_score(outcomes: Mapping[str, Outcome]) -> float | None:
+    """Return the score of the evaluator that judges metrics, None without one; of several, the first by path."""
+    scores = (outcome for _, outcome in sorted(outcomes.items()) if isinstance(outcome, Score))
+    return next((score.score for score in scores if "metrics" in score.details), None)
+
+
 def _row(place: tuple[int, str, int, str], outcome: Outcome, weight: float) -> tuple[object, ...]:
     if isinstance(outcome, Score):
         usage = outcome.usage

@@ -34,7 +34,7 @@ from runs.models.reviews import Review
 from runs.models.run_cases import RunCase
 from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.search import ResultText
-from runs.models.stored import SCORE_COLUMNS, read_outcome, score_rows
+from runs.models.stored import SCORE_COLUMNS, metrics_score, read_outcome, score_rows
 from runs.what_if.changes import LeafChange, RuleSet, ScoreSource
 from runs.what_if.deciding import rescore
 from runs.what_if.stored import WhatIfQuestion, ask
@@ -313,13 +313,11 @@ def _decision_columns(rescored: RescoredResult) -> dict[str, Any]:
     decision = rescored.decision
     is_scored = decision.status == "scored"
     reason = decision.error or "not scored"
-    scores = (outcome for outcome in rescored.outcomes.values() if isinstance(outcome, Score))
-    metrics = (score.score for score in scores if "metrics" in score.details)
     return {
         "status": ResultStatus.SCORED if is_scored else ResultStatus.ERROR,
         "verdict": decision.verdict.value if decision.verdict else "",
         "score": decision.score if is_scored else None,
-        "metrics_score": next(metrics, None) if is_scored else None,
+        "metrics_score": metrics_score(rescored.outcomes) if is_scored else None,
         "decided_by": decision.decided_by[:MAX_CELL_LENGTH] if is_scored else "",
         "is_forced": decision.is_forced,
         "error": "" if is_scored else reason,

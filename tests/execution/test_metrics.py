@@ -10,8 +10,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from evaluators.scoring.types import Score, Unscored
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run, RunStatus
+from runs.models.stored import metrics_score
 from runs.models.suites import Suite
 from runs.running.retrying import retry_results
 from runs.running.services import start_run
@@ -95,6 +97,12 @@ def test_one_call_judges_metrics_and_outcomes_and_the_outcomes_decide(
     assert sorted(in_order, key=panel.index) == in_order
     for weight in ("28.5%", "42.8%"):
         assert f'<small class="quiet">{weight}</small></dt>' in panel
+
+
+def test_of_two_judges_of_metrics_the_first_by_path_counts_whoever_answers_first() -> None:
+    early, late = (Score(score, details={"metrics": []}) for score in (0.2, 0.9))
+    assert metrics_score({"b": early, "c": Score(1.0), "a": late}) == 0.9
+    assert metrics_score({"c": Score(1.0), "d": Unscored("no answer")}) is None
 
 
 def test_a_suite_and_a_run_choose_who_judges_the_metrics(
