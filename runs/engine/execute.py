@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +22,9 @@ from runs.engine.ports import Cause, Execution, ExecutionOutcome, Ports, TargetF
 
 logger = logging.getLogger(__name__)
 
+# Of a longer output, each evaluator at work may hold copies of its own: several times 60 MB for 15 million letters.
+MAX_SCORED_AT_ONCE = 1_000_000
+
 
 class Scoring:
     """The running evaluators of one execution; `outcomes` fills as they finish."""
@@ -31,6 +35,8 @@ class Scoring:
         self.output = output
         self.outcomes: dict[str, Outcome] = {}
         self.combined: dict[str, Outcome] = {}
+        is_long = len(output.text) > MAX_SCORED_AT_ONCE
+        self._turn = asyncio.Semaphore() if is_long else nullcontext()
 
     async def run(self) -> None:
         """Run the tree, and alongside it the call for the expected outcomes where one is needed."""
@@ -153,7 +159,8 @@ class Scoring:
         try:
             context = self._context(path, children or {}, results)
             config = self._config(kind, node, path)
-            outcome: object = await kind.score(config, context)
+            async with self._turn:
+                outcome: object = await kind.score(config, context)
         except ValidationError as error:
             first = error.errors()[0]
             field_name = ".".join(str(part) for part in first["loc"]) or "config"

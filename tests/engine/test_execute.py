@@ -153,6 +153,28 @@ def test_siblings_run_at_the_same_time():
     assert done.decision.status == "scored"
 
 
+def test_of_a_long_output_siblings_run_one_after_another():
+    at_work = []
+
+    async def works(context):
+        at_work.append(context.path)
+        await asyncio.sleep(0)
+        assert at_work == [context.path]
+        at_work.remove(context.path)
+        return Score(1.0)
+
+    ports = FakePorts({"a": works, "b": works, "outcomes": works})
+    execution = make_execution(
+        composite("all", leaf("a"), composite("more", leaf("b"))),
+        policy=PolicySpec(judge_outcomes="always"),
+        expected_outcomes=("asks for the order number",),
+        output=Output("x" * 1_000_001),
+    )
+    done = run(execution, ports)
+
+    assert done.outcomes == dict.fromkeys(("a", "more/b", "@outcomes"), Score(1.0))
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
