@@ -60,6 +60,8 @@ Theme = Literal["light", "dark"]
 
 def violations(page: Page, rules: Mapping[str, Any] = EVERY_RULE) -> Found:
     """Return what a page breaks, with its address: rules of axe, and that it never scrolls sideways."""
+    # What is measured before styles and scripts are there is another page.
+    page.wait_for_load_state()
     _load_axe(page)
     found = _named(page, page.evaluate(RUN, {**LEAN, **rules}))
     broad = page.evaluate("document.documentElement.scrollWidth - innerWidth")

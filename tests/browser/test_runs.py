@@ -250,7 +250,8 @@ def test_the_estimate_and_the_button_follow_the_form(
     make_target(name="agent 1")
     make_target(name="agent 2")
     page.goto(f"{live_server.url}/runs/new/")
-    page.get_by_role("link", name=suite.title).click()
+    with page.expect_navigation():
+        page.get_by_role("link", name=suite.title).click()
     page.get_by_label("agent 1").check()
     estimate = page.locator("#run-estimate")
     expect(estimate).to_contain_text("1 × 4 × 1 = 4")
@@ -308,7 +309,8 @@ def test_a_run_of_chosen_cases_with_other_rules_is_started_by_keyboard(
     page.get_by_label("Samples").focus()
     keys.type("5")
     expect(estimate).to_contain_text("juno-2 5")
-    keys.press("Enter")
+    with page.expect_navigation():
+        keys.press("Enter")
     expect(page.locator("#start-run")).to_contain_text("1 changed for this run only")
     assert not Run.objects.exists()
     page.get_by_label("Samples").focus()

@@ -58,6 +58,7 @@ def made_by_keyboard(page: Page) -> str:
     page.get_by_role("link", name="Share", exact=True).press("Enter")
     preview = page.get_by_role("region", name="Preview of the shared page")
     expect(preview).to_contain_text("Case 1")
+    page.wait_for_load_state()
     page.get_by_label("Title").fill("May we ship?")
     heading = preview.get_by_role("heading", name="May we ship?")
     expect(heading).to_be_visible()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -174,6 +175,26 @@ def test_a_poll_brings_verdict_and_the_figures_of_the_cancel_dialog(editor_clien
     dialog = part.partition('id="stop-text"')[2].partition("</span>")[0]
     assert "2 of 4 results are finished and kept; the 2 results left can be run later." in dialog
     assert 'id="run-details" hx-swap-oob="true"' in part
+
+
+def test_a_page_opened_before_its_run_moved_on_has_a_place_for_all_that_polls_bring(
+    editor_client: Client, viewer_client: Client
+) -> None:
+    run = make_scored_run(verdicts=["pass", "error"])
+    summarise_run(run.pk)
+    place = {"slug": run.suite.slug, "number": run.number}
+    moments = ({"status": "completed"}, {"status": "running", "finished_at": None})
+    for then, now in product(moments, repeat=2):
+        for client in (editor_client, viewer_client):
+            Run.objects.update(**then)
+            page = page_of(client, run)
+            Run.objects.update(**now)
+            poll = client.get(
+                reverse("runs:run-live", kwargs=place), headers={"HX-Request": "true"}
+            )
+            brought = re.findall(r'id="([^"]+)"\s+hx-swap-oob="true"', poll.content.decode())
+            assert brought
+            assert [name for name in brought if f'id="{name}"' not in page] == []
 
 
 @pytest.mark.parametrize("counts", [True, False])
