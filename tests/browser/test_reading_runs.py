@@ -114,6 +114,7 @@ def test_counts_evaluators_and_rows_lead_to_cases_and_back_returns(run_page: Pag
     evaluators.get_by_role("link", name="tone", exact=True).click()
     expect(run_page.locator("#results-text")).to_have_value("tone < 0.8")
     # The cell of the score has no link of its own: that of the row lies over it.
+    run_page.wait_for_load_state()
     rows.first.locator("td.num").first.click(force=True)
     expect(run_page).to_have_url(re.compile(r"/runs/1/C-\d+/1/"))
 
