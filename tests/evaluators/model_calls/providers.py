@@ -307,7 +307,9 @@ class _Endpoint:
     evaluation: Evaluation
     model: str
 
-    async def post_chat(self, body: Mapping[str, Any], more_headers: Mapping[str, str]) -> Received:
+    async def post_chat(
+        self, body: Mapping[str, Any], more_headers: Mapping[str, str], *, longest: int
+    ) -> Received:
         evaluation, model = self.evaluation, self.model
         at = asyncio.get_running_loop().time() - BEGAN_AT
         fate = evaluation.provider.decide(model, at, evaluation.random)
