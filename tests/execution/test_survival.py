@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import threading
 from collections.abc import Iterator
@@ -127,9 +128,11 @@ def test_a_process_without_file_descriptors_takes_no_other_for_dead(start_record
 
 @contextmanager
 def no_file_descriptors() -> Iterator[None]:
-    """Let this process open nothing; what is open stays so."""
+    """Let this process open nothing; what is open stays so, and can be waited for."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
     try:
         yield
     finally:
