@@ -71,8 +71,8 @@ class Heartbeat:
         """Register this process and reap; never raises.
 
         The heartbeat after a failed one does not reap: workers that could not renew their leases
-        while the database was down get time to write their results. Nor does one a lease after the
-        last: if the machine slept or its clock was set, others have not renewed their leases either.
+        while the database was down get time to write their results. Nor does one more than a
+        lease after the last: if the machine slept or its clock was set, others could not renew theirs either.
         """
         was_missed, self._missed = self._missed, True
         clear_boxes()

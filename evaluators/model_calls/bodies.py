@@ -11,8 +11,8 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 # The longest replies that are read; the connection of a longer one is closed. That of an agent may hold files. That of
-# a model is kept whole beside the text in it, and a million tokens have some 4 MB. Judges are
-# asked many at once for one result, and no more than 200,000 characters of each are read.
+# a model is kept whole beside the text in it, and a million tokens have some 4 MB. For one result many judges are asked
+# at once, and no more than 200,000 characters of each reply are used.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 MAX_MODEL_REPLY_BYTES = 8 * 1024 * 1024
 MAX_JUDGE_REPLY_BYTES = 2 * 1024 * 1024

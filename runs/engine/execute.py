@@ -22,8 +22,8 @@ from runs.engine.ports import Cause, Execution, ExecutionOutcome, Ports, TargetF
 
 logger = logging.getLogger(__name__)
 
-# Of a longer output, each evaluator at work may hold copies of its own: several times 60 MB for 15 million letters.
-MAX_SCORED_AT_ONCE = 1_000_000
+# An output of more characters is scored by one evaluator after another: each makes copies of it for its prompts.
+LONG_OUTPUT = 1_000_000
 
 
 class Scoring:
@@ -35,7 +35,7 @@ class Scoring:
         self.output = output
         self.outcomes: dict[str, Outcome] = {}
         self.combined: dict[str, Outcome] = {}
-        is_long = len(output.text) > MAX_SCORED_AT_ONCE
+        is_long = len(output.text) > LONG_OUTPUT
         self._turn = asyncio.Semaphore() if is_long else nullcontext()
 
     async def run(self) -> None:

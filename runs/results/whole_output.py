@@ -1,7 +1,6 @@
 """The whole text that a target answered, read from the database piece by piece.
 
-A text of 16 MB takes up to four bytes a letter, several times over while it is sent, and for as long as its client
-takes.
+As one string 16 MB may take 64, more than once, and would be held until its client has received the last byte.
 """
 
 from __future__ import annotations

@@ -12,18 +12,8 @@ from statistics import median, quantiles
 from typing import NamedTuple
 
 HEADERS = (
-    *(
-        "row",
-        "yardstick",
-        "work",
-        "limit",
-        "goal",
-        "before",
-        "measured",
-        "÷ before",
-        "÷ limit",
-        "÷ goal",
-    ),
+    *("row", "yardstick", "work", "limit", "goal", "before", "measured"),
+    *("÷ before", "÷ limit", "÷ goal"),
     *("CPU before", "CPU", "CPU a case", "CPU ÷ goal", "peak"),
 )
 NOTHING = "–"

@@ -200,7 +200,7 @@ def test_every_failure_has_a_class_and_is_kept(
     assert (asking.records[-1].reply is not None) == answered
 
 
-def test_as_a_judge_it_says_less_at_once(agent_server: AgentServer) -> None:
+def test_as_a_judge_it_may_reply_with_less(agent_server: AgentServer) -> None:
     agent_server.behave(then=says({"output": "x" * 3_000_000}))
     assert len(Asking(agent_server.url).once().text) == 3_000_000
     failure = Asking(agent_server.url, key=CallKey("evaluation")).once()

@@ -11,6 +11,7 @@ from secrets import compare_digest
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
 from django.core import signing
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -133,7 +134,7 @@ def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpR
     try:
         admission = services.admit(identity)
     except services.SignInRefusedError as refusal:
-        return _refused(request, identity, refusal)
+        return _refused(request, identity, refusal.member, str(refusal))
     log_in(request, admission.member, way=WAY)
     if identity.checked_at:
         # A login there hours ago proves nothing now.
@@ -146,10 +147,10 @@ def _let_in(request: HttpRequest, identity: Identity, journey: Journey) -> HttpR
 
 
 def _refused(
-    request: HttpRequest, identity: Identity, refusal: services.SignInRefusedError
+    request: HttpRequest, identity: Identity, member: User | None, reason: str
 ) -> HttpResponse:
-    record_refused_sign_in(request, refusal.member, name=identity.shown, reason=str(refusal))
-    return _page(request, "refused", status=FORBIDDEN, reason=str(refusal))
+    record_refused_sign_in(request, member, name=identity.shown, reason=reason)
+    return _page(request, "refused", status=FORBIDDEN, reason=reason)
 
 
 def _confirm(request: HttpRequest, identity: Identity, journey: Journey) -> HttpResponse:
@@ -157,13 +158,12 @@ def _confirm(request: HttpRequest, identity: Identity, journey: Journey) -> Http
     member = services.linked_member(identity)
     if member is None or member != request.user:
         reason = "That is not the account that you are logged in with here."
-        record_refused_sign_in(request, member, name=identity.shown, reason=reason)
-        return _page(request, "refused", status=FORBIDDEN, reason=reason)
+        return _refused(request, identity, member, reason)
     try:
         # The role follows the groups here, too.
         services.admit(identity)
     except services.SignInRefusedError as refusal:
-        return _refused(request, identity, refusal)
+        return _refused(request, identity, refusal.member, str(refusal))
     mark_confirmed(request.session)
     record_confirmation(request, member, way=WAY)
     return _page(request, "confirmed", status=OK)

@@ -225,7 +225,7 @@ def test_stdin_tells_the_same_in_both_spellings() -> None:
     assert (call["tool"], call["input"], call["durationMs"]) == ("find", {"q": 1}, 4)
 
 
-def test_a_long_output_is_told_nine_times_and_held_little_more_often() -> None:
+def test_what_a_script_reads_is_not_copied_though_it_names_a_long_output_nine_times() -> None:
     text = "\N{CAMPING}" + "x" * 2_000_000
     tracemalloc.start()
     stdin = call_of(STDIN, text).stdin

@@ -133,7 +133,7 @@ def test_an_endless_answer_is_cut_off_and_not_asked_for_again(
     wait_until(lambda: model_server.in_flight == 0)
 
 
-def test_a_judge_says_less_at_once_than_a_target(model_server: ModelServer) -> None:
+def test_a_judge_may_reply_with_less_than_a_target(model_server: ModelServer) -> None:
     model_server.behave(then=good("x" * 3_000_000))
     assert len(ask(model_server.base_url).text) == 3_000_000
     with pytest.raises(ModelCallError, match="the answer has more than 2 MB and was cut off"):
