@@ -382,7 +382,7 @@ class Hostiles:
         work_on_job(job.pk, READ_JOBS)
         job.refresh_from_db()
         site.count(family, job.state)
-        if job.state not in ("done", "failed"):
+        if job.is_open:
             yield Finding(f"A job did not end ({family})", page, f"{job.state} {job.reason}")
         with site.ask(site.client("editor"), "GET", page, about=family) as answer:
             yield from answer.findings
