@@ -123,11 +123,11 @@ class Migration(migrations.Migration):
                 ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
                 (
                     "run_cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 (
                     "evaluation_cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 (
                     "case",
@@ -325,11 +325,11 @@ class Migration(migrations.Migration):
                 ("reason", models.TextField(blank=True, default="")),
                 (
                     "run_cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 (
                     "evaluation_cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 ("ended_at", models.DateTimeField()),
                 ("content", models.BinaryField(null=True)),
@@ -513,7 +513,7 @@ class Migration(migrations.Migration):
                 ("concurrency", models.PositiveIntegerField(default=8)),
                 (
                     "budget_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 ("max_minutes", models.PositiveIntegerField(blank=True, null=True)),
                 (
@@ -540,14 +540,14 @@ class Migration(migrations.Migration):
                 ("error_count", models.PositiveIntegerField(default=0)),
                 ("score_sum", models.FloatField(default=0.0)),
                 ("score_count", models.PositiveIntegerField(default=0)),
-                ("run_cost_usd", models.DecimalField(decimal_places=9, default=0, max_digits=18)),
+                ("run_cost_usd", models.DecimalField(decimal_places=9, default=0, max_digits=27)),
                 (
                     "evaluation_cost_usd",
-                    models.DecimalField(decimal_places=9, default=0, max_digits=18),
+                    models.DecimalField(decimal_places=9, default=0, max_digits=27),
                 ),
                 (
                     "dearest_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 ("is_short_of_money", models.BooleanField(default=False)),
                 ("snapshot_hash", models.CharField(max_length=64)),
@@ -680,7 +680,7 @@ class Migration(migrations.Migration):
                 ("price_version", models.CharField(blank=True, default="", max_length=60)),
                 (
                     "cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 ("latency_ms", models.PositiveIntegerField(blank=True, null=True)),
                 ("is_cached", models.BooleanField(default=False)),
@@ -761,11 +761,11 @@ class Migration(migrations.Migration):
                 ("outcome_share", models.FloatField(blank=True, null=True)),
                 (
                     "run_cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 (
                     "evaluation_cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 (
                     "case",
@@ -832,7 +832,7 @@ class Migration(migrations.Migration):
                 ("wanted", models.PositiveIntegerField(default=0)),
                 (
                     "reserved_usd",
-                    models.DecimalField(decimal_places=9, default=0, max_digits=18),
+                    models.DecimalField(decimal_places=9, default=0, max_digits=27),
                 ),
                 (
                     "run",
@@ -1017,7 +1017,7 @@ class Migration(migrations.Migration):
                 ("is_dry", models.BooleanField(default=False)),
                 (
                     "cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 (
                     "asked_by",
@@ -1394,7 +1394,7 @@ class Migration(migrations.Migration):
                 ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
                 (
                     "cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 ("latency_ms", models.PositiveIntegerField(blank=True, null=True)),
                 ("reasoning", models.TextField(blank=True, default="")),
@@ -2187,7 +2187,7 @@ class Migration(migrations.Migration):
                 ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
                 (
                     "cost_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 ("span_count", models.PositiveIntegerField(default=0)),
                 ("size", models.PositiveBigIntegerField(default=0)),
@@ -2290,7 +2290,7 @@ class Migration(migrations.Migration):
                 ("planned_calls", models.PositiveIntegerField(default=0)),
                 (
                     "budget_usd",
-                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
                 ),
                 ("asked_at", models.DateTimeField(default=runs.models.database.database_now)),
                 ("form_key", models.CharField(blank=True, default="", max_length=64)),

@@ -15,7 +15,6 @@ from django.db import models
 from django.db.models import (
     Avg,
     Count,
-    DecimalField,
     F,
     FloatField,
     Q,
@@ -232,7 +231,7 @@ RANKS = {
 }
 # The place of a case without a score when the lowest score comes first.
 UNSCORED_PLACES = {"running": -3.0, "error": -2.0, "cancelled": 2.0, "waiting": 3.0}
-NO_USD = Value(0, output_field=DecimalField(max_digits=18, decimal_places=9))
+NO_USD = Value(0, output_field=money_field())
 FIGURES: Mapping[str, Any] = {
     "case": F("position"),
     "score": F("score"),

@@ -230,6 +230,21 @@ def test_both_costs_equal_the_ledger_exactly(start_chat, model_server):
     assert set(run.summary["judge_versions"].popitem()[1]) == versions
 
 
+def test_a_run_costs_as_much_as_its_models_claim_together(start_chat, model_server, admin_client):
+    most = 2**31 - 1
+    model_server.behave(then=good(usage={"prompt_tokens": most, "completion_tokens": most}))
+    run = start_chat(80)
+    work_on_run(run.pk)
+
+    # Over a billion dollars, at $1000 and $5000 a million.
+    claimed = 80 * most * Decimal("0.006")
+    assert after(run, "status", "done_count", "error_count") == ("completed", 80, 0)
+    assert costs(run) == (2 * claimed, claimed, claimed)
+    assert (run.run_cost_usd, run.evaluation_cost_usd) == (claimed, claimed)
+    assert admin_client.get("/").status_code == 200
+    assert admin_client.get(f"/suites/{run.suite.slug}/runs/{run.number}/").status_code == 200
+
+
 def test_a_replayed_output_brings_its_cost_once(start_recorded):
     run = start_recorded("a refund", "nothing")
     work_on_run(run.pk)
