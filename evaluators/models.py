@@ -32,13 +32,19 @@ COMMAND_LINE, NOT_LOGGED_IN = "command line", "not logged in"
 MAX_OBJECT_NAME_LENGTH = 200
 
 
-def money_field(*, max_digits: int = 27, **options: Any) -> models.DecimalField[Any, Any]:
-    """Return a column for US dollars, exact to a billionth (one token of the cheapest models).
+# US dollars are exact to a billionth (one token of the cheapest models). What somebody enters has fewer digits than
+# what is booked: whatever agents and models claim of each call, a column holds the sum of a run's.
+USD_DECIMALS, ENTERED_USD_DIGITS, BOOKED_USD_DIGITS = 9, 18, 27
 
-    It holds what the costs of all calls of a run sum up to, whatever agents and models claim of each: a sum beyond
-    the column ends the run on PostgreSQL, and SQLite stores it and reads the row no more.
+
+def money_field(
+    *, max_digits: int = BOOKED_USD_DIGITS, **options: Any
+) -> models.DecimalField[Any, Any]:
+    """Return a column for US dollars.
+
+    It must not overflow: PostgreSQL refuses a longer sum, and SQLite stores one that Django cannot read again.
     """
-    return models.DecimalField(max_digits=max_digits, decimal_places=9, **options)
+    return models.DecimalField(max_digits=max_digits, decimal_places=USD_DECIMALS, **options)
 
 
 class ErasedMemberError(PermissionDenied):
@@ -222,9 +228,9 @@ class LanguageModel(models.Model):
     concurrency = models.PositiveIntegerField(default=8, validators=[MinValueValidator(1)])
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     timeout_s = models.PositiveIntegerField(default=60, validators=[MinValueValidator(1)])
-    input_price_usd_per_mtok = money_field(max_digits=18, null=True, blank=True)
-    output_price_usd_per_mtok = money_field(max_digits=18, null=True, blank=True)
-    cached_price_usd_per_mtok = money_field(max_digits=18, null=True, blank=True)
+    input_price_usd_per_mtok = money_field(max_digits=ENTERED_USD_DIGITS, null=True, blank=True)
+    output_price_usd_per_mtok = money_field(max_digits=ENTERED_USD_DIGITS, null=True, blank=True)
+    cached_price_usd_per_mtok = money_field(max_digits=ENTERED_USD_DIGITS, null=True, blank=True)
     send_trace_headers = models.BooleanField(default=False)
     is_scripted = models.BooleanField(default=False)
     throttle_state = models.JSONField(default=dict, blank=True, editable=False)

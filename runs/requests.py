@@ -20,6 +20,7 @@ from django.shortcuts import get_object_or_404
 from django.utils.datastructures import MultiValueDict
 from django_htmx.middleware import HtmxDetails
 
+from evaluators.models import ENTERED_USD_DIGITS, USD_DECIMALS
 from evaluators.reading.json import read_json
 from evaluators.scoring.types import DomainError
 from runs import lists
@@ -136,17 +137,14 @@ def csv_answer(text: str, name: str) -> HttpResponse:
     return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)
 
 
-MAX_DIGITS, DECIMALS = 18, 9
-
-
 class MoneyField(forms.DecimalField):
     """An amount in US dollars, with or without the sign."""
 
     widget = forms.TextInput
 
     def __init__(self, **options: Any) -> None:
-        """Allow the digits of a money column."""
-        super().__init__(max_digits=MAX_DIGITS, decimal_places=DECIMALS, **options)
+        """Allow the digits of an amount that somebody enters."""
+        super().__init__(max_digits=ENTERED_USD_DIGITS, decimal_places=USD_DECIMALS, **options)
         self.widget.attrs["inputmode"] = "decimal"
 
     def to_python(self, value: Any) -> Any:
@@ -163,8 +161,8 @@ class BudgetField(MoneyField):
     }
 
     def __init__(self, **options: Any) -> None:
-        """Take any amount above zero that a money column holds."""
-        super().__init__(required=False, min_value=Decimal(10) ** -DECIMALS, **options)
+        """Take any amount above zero."""
+        super().__init__(required=False, min_value=Decimal(10) ** -USD_DECIMALS, **options)
 
 
 def find_problem(form: forms.Form, plan: Callable[[], object]) -> str:

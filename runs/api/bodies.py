@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 
+from evaluators.models import ENTERED_USD_DIGITS, USD_DECIMALS
 from evaluators.reading.json import read_json
 from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.costs import ZERO_BUDGET
@@ -155,7 +156,11 @@ Dollars = Annotated[
     Decimal,
     # A number in JSON is a float; its shortest form is what was written.
     BeforeValidator(lambda value: str(value) if isinstance(value, float) else value),
-    Field(max_digits=18, decimal_places=9, json_schema_extra={"exclusiveMinimum": 0}),
+    Field(
+        max_digits=ENTERED_USD_DIGITS,
+        decimal_places=USD_DECIMALS,
+        json_schema_extra={"exclusiveMinimum": 0},
+    ),
     AfterValidator(_above_zero),
 ]
 # SQLite takes no larger number.
