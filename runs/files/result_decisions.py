@@ -13,6 +13,7 @@ from evaluators.scoring.decision import (
     VERDICT_WORDS,
     CausePart,
     Decision,
+    NodeResult,
     TraceStep,
     VerdictCause,
 )
@@ -147,11 +148,13 @@ def decide_result(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> 
         outcomes[OUTCOMES_PATH] = _outcomes_score(line)
     if line.status == "error":
         step = TraceStep(f"The file says: {line.error}", passed=False)
-        errored = Decision(status="error", error=line.error, nodes=computed.nodes, trace=(step,))
+        errored = Decision(status="error", error=line.error, trace=(step,))
         decision = replace(errored, rule=IMPORTED, outcomes=computed.outcomes)
     else:
         decision = _as_in_file(line, computed, policy)
-    return ImportedDecision(tree, outcomes, replace(decision, cause=_cause(line, decision)))
+    nodes = _nodes_as_in_file(line, computed.nodes, outcomes, policy)
+    decision = replace(decision, nodes=nodes, cause=_cause(line, decision))
+    return ImportedDecision(tree, outcomes, decision)
 
 
 def _cause(line: ResultLine, decision: Decision) -> VerdictCause | None:
@@ -208,6 +211,36 @@ def _as_in_file(line: ResultLine, decision: Decision, policy: PolicySpec) -> Dec
         cause=None,
         trace=(step, *decision.trace),
     )
+
+
+def _nodes_as_in_file(
+    line: ResultLine,
+    nodes: Mapping[str, NodeResult],
+    outcomes: Mapping[str, Outcome],
+    policy: PolicySpec,
+) -> Mapping[str, NodeResult]:
+    """Return our results of the nodes, but composites as in the file where that says something else.
+
+    The file may come from a suite that treats evaluators without a score otherwise, and does not say how.
+    """
+    found = dict(nodes)
+    for path, evaluator in walk_lines(line.evaluators):
+        node = found[path]
+        says_nothing = evaluator.score is None and not evaluator.reasoning
+        is_same = node.state == evaluator.status and _is_near(node.score, evaluator.score)
+        if path in outcomes or says_nothing or is_same:
+            continue
+        score = None if evaluator.score is None else rounded(evaluator.score)
+        found[path] = replace(
+            node,
+            state=evaluator.status,
+            score=score,
+            verdict=None if score is None else policy.verdict_for(score),
+            forced_fail=None,
+            arithmetic="",
+            note=evaluator.reasoning,
+        )
+    return found
 
 
 def _is_near(ours: float | None, theirs: float | None) -> bool:

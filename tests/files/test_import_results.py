@@ -19,6 +19,8 @@ from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
 from runs.results.files import result_lines
+from runs.results.result_page import result_page
+from runs.results.result_tree import walk_rows
 from runs.running.services import start_run
 from runs.specs.problems import UnreadableFileError
 from tests.formats.test_agentv_results import NESTED
@@ -339,6 +341,61 @@ def test_what_one_site_writes_another_shows_alike():
     columns = ("case_id", "verdict", "score", "decided_by", "is_forced", "latency_ms", "status")
     assert list(copy.results.values_list(*columns)) == list(run.results.values_list(*columns))
     assert copy.snapshot["evaluators"] == run.snapshot["evaluators"]
+
+
+EXACT = {**LEAF, "name": "as_expected", "kind": "expected_output", "config": {"match": "exact"}}
+SAFE_FIRST = {"type": "safety_gate", "required": ["mentions_refund"], "gate_threshold": 1.0}
+
+
+def composite(name, aggregator, *children):
+    config = {"aggregator": aggregator}
+    return {**LEAF, "name": name, "kind": "composite", "config": config, "children": children}
+
+
+MIXED = composite("mixed", {"type": "weighted_average"}, CHECK, EXACT)
+BEHIND = composite("behind", SAFE_FIRST, CHECK, composite("inner", {"type": "minimum"}, EXACT))
+SHARE = {"type": "threshold", "share": 0.5}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("rule", ["error", "exclude", "zero"])
+@pytest.mark.parametrize(
+    "children",
+    [
+        [CHECK, MIXED],
+        [CHECK, {**MIXED, "negate": True}],
+        [CHECK, composite("outer", SHARE, {**CHECK, "name": "again"}, MIXED)],
+        [{**CHECK, "name": "first"}, BEHIND],
+        [composite("gated", SAFE_FIRST, CHECK, MIXED)],
+    ],
+    ids=["mean", "negated", "nested", "inside_a_gate", "behind_a_gate"],
+)
+def test_composites_keep_their_figures_in_a_new_suite_that_treats_unscored_evaluators_otherwise(
+    rule, children
+):
+    suite = make_suite(slug="refunds", tree=tree(*children), on_unscored=rule)
+    for number, text in enumerate(("a refund", "nothing")):
+        make_case(suite=suite, key=f"C-{number}", position=number, recorded_output={"output": text})
+    run = start_run(suite=suite, target=make_target(name="agent"), started_by=None)
+    work_on_run(run.pk)
+    written = "".join(write_results(result_lines(run)))
+
+    content = written.encode()
+    done = import_results(content, file="r.jsonl", suite=None, slug="new", imported_by=None)
+
+    [copy] = done.runs
+    again = "".join(write_results(result_lines(copy)))
+    assert figures(again) == figures(written)
+    for key in ("C-0", "C-1"):
+        ours, theirs = (result_page(one, key, 1).tree for one in (copy, run))
+        shown = [(node.path, node.state, node.score) for node in walk_rows(ours)]
+        assert shown[1:] == [(node.path, node.state, node.score) for node in walk_rows(theirs)][1:]
+
+
+def figures(written):
+    """Return verdict, score and evaluators of every line."""
+    names = ("eval_id", "verdict", "score", "status", "evaluator_results")
+    return [{name: json.loads(line).get(name) for name in names} for line in written.splitlines()]
 
 
 @pytest.mark.parametrize(
