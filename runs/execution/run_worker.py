@@ -211,7 +211,9 @@ def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunSta
         return asyncio.run(run_to_end())
     finally:
         database.close()
-        gc.collect(1)
+        # All generations: this run's loop lives a moment longer and goes into the oldest, where Python's collector
+        # finds it after millions of objects. The next run's end does.
+        gc.collect()
 
 
 def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import weakref
 
-from runs.execution.run_worker import MAX_FREEZES, freeze_loaded_objects
+import pytest
+
+from runs.execution.run_worker import MAX_FREEZES, RunLoop, freeze_loaded_objects, work_on_run
 
 
 class Knot:
@@ -33,3 +35,11 @@ def test_only_the_first_few_times_count() -> None:
     freeze_loaded_objects()
 
     assert gc.get_freeze_count() < spared + len(kept)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_run_leaves_in_cycles_goes_at_the_latest_with_the_next_run(start_recorded):
+    for _ in range(MAX_FREEZES + 3):
+        work_on_run(start_recorded("a refund").pk)
+    left = [one for one in gc.get_objects() if isinstance(one, RunLoop)]
+    assert len(left) <= 1
