@@ -487,16 +487,15 @@ def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 def _read(response: httpx2.Response) -> Any:
-    """Return the content of an answer; raises EvalsiteError for a refusal, and for what is no JSON."""
-    try:
+    """Return the object of an answer, None if it is empty; raises EvalsiteError for a refusal and anything else."""
+    content: Any = None
+    with suppress(ValueError, RecursionError):
         content = response.json() if response.content else None
-    except (ValueError, RecursionError):
-        content = None
-        if response.is_success:
-            message = f"{response.url} does not answer like a site of Evalsite: it is not JSON."
-            raise EvalsiteError(message, status=response.status_code) from None
     if response.is_success:
-        return content
+        if isinstance(content, dict) or not response.content:
+            return content
+        message = f"{response.url} does not answer like a site of Evalsite: it is no JSON object."
+        raise EvalsiteError(message, status=response.status_code)
     problem = content if isinstance(content, dict) else {}
     errors = problem.get("errors")
     raise EvalsiteError(

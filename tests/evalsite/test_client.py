@@ -244,6 +244,8 @@ def test_refusals_say_what_is_wrong_and_where(site: Evalsite) -> None:
     [
         (200, b"<html>Log in</html>", "does not answer like a site of Evalsite"),
         (200, b"[" * 100_000, "does not answer like a site of Evalsite"),
+        (200, b"[]", "does not answer like a site of Evalsite"),
+        (200, b"null", "does not answer like a site of Evalsite"),
         (403, b"<html>No</html>", "The site answered 403."),
         (400, b"[]", "The site answered 400."),
         (400, b'{"detail": "No.", "errors": "x"}', "No."),

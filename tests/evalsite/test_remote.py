@@ -449,8 +449,8 @@ def test_what_cannot_be_done_says_why(
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({"json": []}, "list indices must be integers"),
-        ({"json": None}, "not subscriptable"),
+        ({"json": []}, "it is no JSON object"),
+        ({"json": None}, "it is no JSON object"),
         ({"json": {}}, "KeyError: 'results'"),
         (
             {"headers": {"Content-Encoding": "gzip"}, "stream": httpx2.ByteStream(b"no gzip")},
