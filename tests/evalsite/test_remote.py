@@ -450,7 +450,7 @@ def test_what_cannot_be_done_says_why(
     ("answer", "reason"),
     [
         ({"json": []}, "it is no JSON object"),
-        ({"json": None}, "it is no JSON object"),
+        ({"json": None}, "not subscriptable"),
         ({"json": {}}, "KeyError: 'results'"),
         (
             {"headers": {"Content-Encoding": "gzip"}, "stream": httpx2.ByteStream(b"no gzip")},
