@@ -119,8 +119,8 @@ class Migration(migrations.Migration):
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
                 ("latency_ms", models.PositiveIntegerField(blank=True, null=True)),
-                ("input_tokens", models.PositiveIntegerField(blank=True, null=True)),
-                ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                ("input_tokens", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("output_tokens", models.PositiveBigIntegerField(blank=True, null=True)),
                 (
                     "run_cost_usd",
                     models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),
@@ -1390,8 +1390,8 @@ class Migration(migrations.Migration):
                 ("scale", models.FloatField(default=1.0)),
                 ("weight", models.FloatField(default=1.0)),
                 ("stage", models.CharField(blank=True, default="", max_length=30)),
-                ("input_tokens", models.PositiveIntegerField(blank=True, null=True)),
-                ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                ("input_tokens", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("output_tokens", models.PositiveBigIntegerField(blank=True, null=True)),
                 (
                     "cost_usd",
                     models.DecimalField(blank=True, decimal_places=9, max_digits=27, null=True),

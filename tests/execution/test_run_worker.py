@@ -28,9 +28,9 @@ from runs.models.runs import Run, RunStatus
 from runs.models.search import ResultText
 from runs.running.retrying import BudgetSpentError, resume_run, retry_results, stop_run
 from runs.running.services import start_run
-from tests.support.factories import make_case, make_suite, make_target
+from tests.support.factories import make_case, make_model, make_suite, make_target
 from tests.support.model_server import good, status
-from tests.support.trees import CHECK, tree
+from tests.support.trees import CHECK, JUDGED, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -243,6 +243,21 @@ def test_a_run_costs_as_much_as_its_models_claim_together(start_chat, model_serv
     assert (run.run_cost_usd, run.evaluation_cost_usd) == (claimed, claimed)
     assert admin_client.get("/").status_code == 200
     assert admin_client.get(f"/suites/{run.suite.slug}/runs/{run.number}/").status_code == 200
+
+
+def test_the_tokens_that_samples_claim_together_are_booked(model_server):
+    most = 2**31 - 1
+    model_server.behave(then=good(usage={"prompt_tokens": most, "completion_tokens": most}))
+    judged = {**JUDGED, "config": {**JUDGED["config"], "samples": 3}}
+    judge = make_model(slug="judge", base_url=model_server.base_url)
+    suite = make_suite(judge=judge, tree=tree(judged))
+    make_case(suite=suite, key="C-1", recorded_output={"output": "a refund"})
+    run = start_run(suite=suite, target=make_target(), started_by=None)
+    work_on_run(run.pk)
+
+    assert after(run, "status", "done_count", "error_count") == ("completed", 1, 0)
+    tokens = EvaluatorScore.objects.values_list("input_tokens", "output_tokens")
+    assert list(tokens.filter(path="right")) == [(3 * most, 3 * most)]
 
 
 def test_a_replayed_output_brings_its_cost_once(start_recorded):
