@@ -13,9 +13,11 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
+from evalsite.access.roles import Scope
 from evaluators.kinds._base import ScriptCall, ScriptResult
 from runs.formats.tools.promptfoo_programs import written_prompts
 from runs.models.suites import Suite
+from tests.api.site import Program
 from tests.support.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +105,19 @@ def test_prompts_are_written_for_those_who_may_run_scripts(settings, tmp_path, c
         (tmp_path / "shop/prompts.py").write_text(f"def ask(context): {ends}")
         with pytest.raises(CommandError, match="prompts.py:ask returned no prompt for some tests"):
             call_command("validate", str(tmp_path / "shop"))
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_a_token_that_changes_nothing_starts_no_program_of_a_file_that_it_checks(settings, scope):
+    settings.SCRIPTS = True
+    program = Program(make_member("admin"), scope)
+    packed = BytesIO()
+    with ZipFile(packed, "w") as archive:
+        for name in ("suite.yaml", "prompts/write.py", "prompts/tone.py"):
+            archive.writestr(name, FILES[f"desk/{name}"])
+    answer = program.client.post("/api/suite-check", packed.getvalue(), "application/zip")
+    assert answer.status_code == (200 if scope == Scope.EDIT else 400), answer.content
+    assert (b"no program of a file is run here" in answer.content) == (scope != Scope.EDIT)
 
 
 # A node that is there wherever tests run.
