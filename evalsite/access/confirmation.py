@@ -107,6 +107,8 @@ SENSITIVE: Mapping[str, Callable[[HttpRequest], bool]] = {
     "runs:case-new": _sends_evaluators,
     "runs:case-edit": _sends_evaluators,
     "runs:suite-import": _may_run_scripts,
+    # An earlier version may have other scripts than the present one.
+    "runs:version-restore": _may_run_scripts,
 }
 # Files cannot be kept in a page, so these ask before the form is filled in.
 WITH_FILES = ("runs:suite-import",)

@@ -64,7 +64,8 @@ class MinuteCounter:
         """Count one more time."""
         with self._lock:
             since, used = self._windows.pop(client, (now, 0))
-            if now - since >= WINDOW:
+            # A clock that was set back would hold a client up until it is where it was.
+            if abs(now - since) >= WINDOW:
                 since, used = now, 0
             if len(self._windows) >= MAX_CLIENTS:
                 self._forget(now)
@@ -73,7 +74,9 @@ class MinuteCounter:
 
     def _forget(self, now: datetime) -> None:
         self._windows = {
-            client: window for client, window in self._windows.items() if now - window[0] < WINDOW
+            client: window
+            for client, window in self._windows.items()
+            if abs(now - window[0]) < WINDOW
         }
         if len(self._windows) >= MAX_CLIENTS:
             del self._windows[next(iter(self._windows))]

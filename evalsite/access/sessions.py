@@ -116,7 +116,8 @@ def is_confirmed(session: SessionBase) -> bool:
     confirmed = session.get(CONFIRMED_AT)
     if not confirmed:
         return False
-    age = timezone.now() - datetime.fromisoformat(confirmed)
+    # It is in the future where the clock was set back since.
+    age = abs(timezone.now() - datetime.fromisoformat(confirmed))
     return age <= timedelta(minutes=settings.CONFIRM_MINUTES)
 
 

@@ -57,6 +57,15 @@ def test_every_answer_says_what_is_left_and_one_too_many_when_to_go_on(
     assert ask(secret).status_code == 200
 
 
+def test_a_clock_that_is_set_back_holds_nobody_up(viewer: User, clock: Clock) -> None:
+    secret = token_of(viewer)
+    assert [ask(secret).status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert [ask("evs_wrong").status_code for _ in range(3)] == [401, 401, 429]
+    clock.advance(days=-1)
+    assert ask(secret)["RateLimit"] == '"requests";r=2;t=60'
+    assert ask("evs_wrong").status_code == 401
+
+
 def test_tokens_and_members_are_counted_apart(viewer: User, clock: Clock) -> None:
     secret, other, browser = token_of(viewer), token_of(viewer), make_client(viewer)
     for _ in range(3):

@@ -43,6 +43,13 @@ def test_a_recent_login_asks_for_nothing(viewer_client: Client, clock: Clock) ->
     assert ApiToken.objects.count() == 1
 
 
+def test_a_clock_that_is_set_back_makes_no_login_recent(
+    viewer_client: Client, clock: Clock
+) -> None:
+    clock.advance(minutes=-31)
+    assert ASKS in viewer_client.post("/account/tokens/", TOKEN).text
+
+
 def test_an_old_login_asks_and_keeps_what_was_typed(viewer_client: Client, clock: Clock) -> None:
     clock.advance(minutes=31)
     page = viewer_client.post("/account/tokens/", TOKEN)
@@ -183,6 +190,18 @@ def test_an_import_that_may_bring_scripts_asks_before_files_are_chosen(
     assert admin_client.get("/import/").status_code == 200
     elsewhere = sent | {"next": "https://evil.example/"}
     assert admin_client.post("/account/confirm/", elsewhere)["Location"] == "/"
+
+
+def test_restoring_a_version_asks_where_it_could_bring_scripts_back(
+    admin_client: Client, editor_client: Client, clock: Clock, settings: Settings
+) -> None:
+    make_suite(slug="support")
+    clock.advance(minutes=31)
+    place = "/suites/support/versions/1/restore/"
+    assert ASKS not in admin_client.post(place, {"seen": "1"}).text
+    settings.SCRIPTS = True
+    assert ASKS in admin_client.post(place, {"seen": "1"}).text
+    assert ASKS not in editor_client.post(place, {"seen": "1"}).text
 
 
 @pytest.mark.parametrize("place", ["new/", "C-1/edit/"])
