@@ -226,20 +226,24 @@ def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
         _fail(work.run_id, f"{ALL_ALIKE} {state.broken_target}")
     elif run_loop.budget.was_reached and run_loop.budget.unpriced:
         _fail(work.run_id, run_loop.budget.describe())
-    elif run_loop.budget.was_reached and _is_budget_spent(work, run_loop.budget.dearest):
+    elif run_loop.budget.was_reached and _is_budget_spent(work, run_loop.budget):
         reason = run_loop.budget.describe()
         finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)
     else:
         complete_run(work.run_id)
 
 
-def _is_budget_spent(work: RunWork, next_usd: Decimal | None) -> bool:
-    """Tell whether the run's present budget covers no more result; replayed outputs cost nothing."""
+def _is_budget_spent(work: RunWork, budget: Budget) -> bool:
+    """Tell whether the run's present budget covers no more result, by what all workers have booked by now.
+
+    Replayed outputs cost nothing.
+    """
     run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=work.run_id)
     target_usd = ZERO_USD if work.is_replayed else run.run_cost_usd
-    spent = run.evaluation_cost_usd + target_usd
+    # The others wrote what they had in flight, so the reason would name less than was spent.
+    budget.booked = spent = run.evaluation_cost_usd + target_usd
     return run.budget_usd is not None and (
-        spent >= run.budget_usd or spent + (next_usd or ZERO_USD) > run.budget_usd
+        spent >= run.budget_usd or spent + (budget.dearest or ZERO_USD) > run.budget_usd
     )
 
 

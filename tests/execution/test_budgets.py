@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.models import LanguageModel
-from runs.execution import result_writer
+from runs.execution import result_writer, run_worker
 from runs.execution.active_runs import RunSlot
 from runs.execution.database import DatabaseThread
 from runs.execution.ledger import Budget
@@ -115,6 +115,22 @@ def test_a_run_spends_no_more_than_its_budget_with_much_in_flight(
     assert run.results.filter(status="scored").count() == 10
     assert run.results.filter(status="cancelled").count() == 50
     assert not RunWorker.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_reason_names_what_other_workers_spent_at_last(start_chat: StartRun) -> None:
+    run = start_chat(20, budget_usd=Decimal("4.1"))
+    work_on_run(run.pk)
+    Run.objects.filter(pk=run.pk).update(status="running", status_reason="", summary=None)
+    work = load_work(again(run))
+    run_loop = RunLoop(work, "token", DatabaseThread())
+    # As it was when the worker looked last; three results have been written since.
+    run_loop.budget.booked, run_loop.budget.was_reached = Decimal("2.8"), True
+    run_loop.budget.dearest = Decimal("0.4")
+
+    run_worker._conclude(work, run_loop, None)
+
+    assert again(run).status_reason == "$4 of $4.1 is spent, and one more result may cost $0.4."
 
 
 @pytest.mark.django_db(transaction=True)
