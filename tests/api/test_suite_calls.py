@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from typing import Any
 
@@ -145,6 +146,22 @@ def test_a_suite_comes_as_yaml_or_as_a_zip_with_its_files(client: Client) -> Non
     assert response.status_code == 201, response.content
     assert list(Suite.objects.get(slug="towns").files.values_list("path", flat=True)) == ["p.md"]
     assert client.post("/api/suites", plain, content_type="text/plain").status_code == 415
+
+
+# What YAML reads otherwise than JSON: escapes in two halves, ends of lines, and characters that it refuses.
+@pytest.mark.parametrize(
+    "text", ["\U0001f600", "a\u2028b", "a\x85 b", "a\u2029", "\x7f", "\ufffe", "\\ud83d"]
+)
+@pytest.mark.parametrize("is_escaped", [True, False])
+def test_every_text_of_json_is_stored_as_it_is(client: Client, text: str, is_escaped: bool) -> None:
+    case = {"id": text, "input": text, "expected_output": f"\\{text}", "metadata": {text: text}}
+    body = json.dumps({**CAPITALS, "tests": [case]}, ensure_ascii=is_escaped)
+
+    send(client, "post", "/suites", body, 201)
+
+    stored = Case.objects.get()
+    assert (stored.key, stored.expected_output) == (text, f"\\{text}")
+    assert stored.metadata == {text: text}
 
 
 def test_cases_are_added_and_changed_together_or_not_at_all(client: Client) -> None:
