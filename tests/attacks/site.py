@@ -130,7 +130,10 @@ class Writes:
                 self.savepoints[name] = len(self.rows)
             else:
                 del self.rows[self.savepoints.get(name, 0) :]
-        elif (found := WRITE.match(str(sql))) and context["cursor"].rowcount:
+        # SQLite counts the rows that a statement returns when they are read.
+        elif (found := WRITE.match(str(sql))) and (
+            context["cursor"].rowcount or " RETURNING " in str(sql)
+        ):
             self.rows.append((" ".join(found.groups()), SMUGGLED in repr(params)))
         return result
 
