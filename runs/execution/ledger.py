@@ -228,6 +228,12 @@ class Budget:
         self.was_reached = self.was_reached or self.is_used_up
         return self.was_reached
 
+    @property
+    def covers_another(self) -> bool:
+        """Tell whether one more result as dear as any so far stays within the budget."""
+        more = self.dearest or ZERO_USD
+        return self.cap is None or not (self.is_used_up or self.booked + more > self.cap)
+
     def describe(self) -> str:
         """Return cap and spending in words, or why nobody knows the spending."""
         if self.unpriced:

@@ -224,27 +224,26 @@ def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
         complete_run(work.run_id)
     elif state is not None and state.broken_target:
         _fail(work.run_id, f"{ALL_ALIKE} {state.broken_target}")
-    elif run_loop.budget.was_reached and run_loop.budget.unpriced:
-        _fail(work.run_id, run_loop.budget.describe())
-    elif run_loop.budget.was_reached and _is_budget_spent(work, run_loop.budget):
-        reason = run_loop.budget.describe()
-        finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)
+    elif run_loop.budget.was_reached:
+        _conclude_at_budget(work, run_loop.budget)
     else:
         complete_run(work.run_id)
 
 
-def _is_budget_spent(work: RunWork, budget: Budget) -> bool:
-    """Tell whether the run's present budget covers no more result, by what all workers have booked by now.
-
-    Replayed outputs cost nothing.
-    """
+def _conclude_at_budget(work: RunWork, budget: Budget) -> None:
+    """End the run if its present budget covers no more result, by what all workers have booked by now."""
+    if budget.unpriced:
+        _fail(work.run_id, budget.describe())
+        return
     run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=work.run_id)
+    # Replayed outputs cost nothing.
     target_usd = ZERO_USD if work.is_replayed else run.run_cost_usd
-    # The others wrote what they had in flight, so the reason would name less than was spent.
-    budget.booked = spent = run.evaluation_cost_usd + target_usd
-    return run.budget_usd is not None and (
-        spent >= run.budget_usd or spent + (budget.dearest or ZERO_USD) > run.budget_usd
-    )
+    budget.cap, budget.booked = run.budget_usd, run.evaluation_cost_usd + target_usd
+    if budget.covers_another:
+        complete_run(work.run_id)
+    else:
+        reason = budget.describe()
+        finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)
 
 
 def _fail(run_id: int, reason: str) -> None:
