@@ -65,6 +65,8 @@ def value_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
+# A longer pattern of names would take gigabytes to compile.
+MAX_PATH_LENGTH = 300
 FILE_REFERENCE = re.compile(r"\A(?:file:(?://)?)?(\.{1,2}/\S+|[\w./-]+\.(?:md|txt|prompt|j2))\Z")
 
 
@@ -74,11 +76,12 @@ def is_reference(value: object) -> TypeGuard[str]:
 
 
 def reference_path(reference: str, folder: str = "") -> str:
-    """Return the path of a reference, relative to a folder of the suite; "" if it leads outside."""
+    """Return the path of a reference, relative to a folder of the suite; "" if it leads outside or is too long."""
     match = FILE_REFERENCE.match(reference.strip())
     named = match.group(1) if match else reference.strip()
     path = normpath(f"{folder}/{named}" if folder else named)
-    return "" if path.startswith(("..", "/")) else path
+    is_usable = len(path) <= MAX_PATH_LENGTH and not path.startswith(("..", "/"))
+    return path if is_usable else ""
 
 
 def named_file(reference: str, files: Mapping[str, bytes]) -> bytes:

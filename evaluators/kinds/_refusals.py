@@ -109,8 +109,18 @@ WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 SEPARATORS = re.compile(r"[-\s]+")
 
 
-# Files repeat the same few names in each of their cases.
-@lru_cache(maxsize=4_096)
+# Files and replies may have keys of megabytes, which the cache would keep for good.
+MAX_REMEMBERED_LENGTH = 200
+
+
 def normal_spelling(spelling: str) -> str:
     """Return a name in snake_case."""
-    return SEPARATORS.sub("_", WORD_START.sub("_", spelling.strip())).lower()
+    return _remembered(spelling) if len(spelling) <= MAX_REMEMBERED_LENGTH else _spell(spelling)
+
+
+def _spell(name: str) -> str:
+    return SEPARATORS.sub("_", WORD_START.sub("_", name.strip())).lower()
+
+
+# Files repeat the same few names in each of their cases.
+_remembered = lru_cache(maxsize=4_096)(_spell)

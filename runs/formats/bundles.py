@@ -15,10 +15,9 @@ from pathlib import Path, PurePosixPath
 from posixpath import basename
 from typing import IO, NoReturn
 
-from evaluators.kinds._prompts import reference_path
+from evaluators.kinds._prompts import MAX_PATH_LENGTH, reference_path
 from runs.specs.problems import Problem, UnreadableFileError
 
-MAX_PATH_LENGTH = 300
 # File systems take no longer ones.
 MAX_NAME_BYTES = 255
 CACHES = ("node_modules", "__pycache__", "__MACOSX", "venv", "Thumbs.db", "desktop.ini")

@@ -47,12 +47,15 @@ SAMPLE = datetime(2001, 2, 3, 4, 5, 6)  # noqa: DTZ001 - only the day matters
 @lru_cache(maxsize=256)
 def strptime_format(pattern: str) -> str:
     """Return a format with the directives of strptime; raises ValueError for a format without a day."""
+    # Reading by a format compiles it, which takes gigabytes for one of megabytes.
+    if len(pattern) > MAX_DATE_LENGTH:
+        raise ValueError(f"a date format has at most {MAX_DATE_LENGTH} characters")
     text = pattern if "%" in pattern else TOKEN.sub(lambda token: TOKENS[token.group()], pattern)
     try:
         read_back = datetime.strptime(SAMPLE.strftime(text), text)  # noqa: DTZ007 - as above
     except (ValueError, re.error):
         read_back = None
-    if len(pattern) > MAX_DATE_LENGTH or read_back is None or read_back.date() != SAMPLE.date():
+    if read_back is None or read_back.date() != SAMPLE.date():
         raise ValueError(f"{pattern!r} is not a date format such as YYYY-MM-DD or DD.MM.YYYY")
     return text
 

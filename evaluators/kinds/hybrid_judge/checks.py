@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from evaluators.kinds import text_check
 from evaluators.kinds._base import Context
+from evaluators.kinds._prompts import MAX_PATH_LENGTH
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.hybrid_judge.opinions import default_dimensions
 from evaluators.kinds.metrics_judge import metric_key
@@ -72,7 +73,11 @@ class CheckSetting(BaseModel):
         None, ge=0, description="The most characters the answer may have."
     )
     json_schema: Mapping[str, Any] | None = Field(None, description="The JSON schema.")
-    path: str = Field("", description="A file the agent left; * matches any part of a name.")
+    path: str = Field(
+        "",
+        max_length=MAX_PATH_LENGTH,
+        description="A file the agent left; * matches any part of a name.",
+    )
     tool: str = Field("", description="The tool whose calls are counted. Empty: all tools.")
     min: int | None = Field(None, ge=0, description="Fewest calls.")
     max: int | None = Field(None, ge=0, description="Most calls.")

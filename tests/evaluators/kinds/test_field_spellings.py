@@ -32,6 +32,8 @@ from tests.evaluators.kinds.fields import KIND
         ([{"path": "a", "formats": ["YYYY-MM-DD"]}], "exact takes no formats"),
         ([{"path": "a", "match": "date", "formats": ["DD.MM"]}], "not a date format"),
         ([{"path": "a", "match": "date", "formats": ["%Q"]}], "not a date format"),
+        # One of 400 KB would be read for minutes.
+        ([{"path": "a", "match": "date", "formats": ["%H" * 9_000]}], "at most 64 characters"),
         ([{"path": "a", "match": "date", "expected": "soon"}], "is not a date"),
         ([{"path": "a", "match": "regex", "expected": "("}], "not a regular expression"),
         ([{"path": "a", "match": "numeric_tolerance", "expected": "x"}], "is not a number"),
