@@ -25,6 +25,7 @@ from runs.formats.lines import (
     numbered_lines,
     read_object,
     whole_text,
+    with_plain_numbers,
 )
 from runs.formats.result_evaluators import (
     FileLine,
@@ -108,12 +109,14 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
         except UnreadableLineError as error:
             place.refuse(str(error))
             continue
-        _read_line(reading, place, ResultFields(values, place), number)
-        taken = held_bytes(values)
+        fields, taken = ResultFields(values, place), held_bytes(values)
         held += taken
         if taken > MAX_RESULT_BYTES:
+            place.case = fields.key(ID, MAX_KEY_LENGTH)
             size = f"{MAX_RESULT_BYTES // 1024**2} MB in memory"
             place.refuse(f"the result takes more than {size}; shorten its texts")
+        else:
+            _read_line(reading, place, fields, number)
         if len(reading.found) > MAX_RESULTS or held > MAX_HELD_BYTES:
             size = f"{MAX_RESULTS:,} results or {MAX_HELD_BYTES // 1024**2} MB in memory"
             place.refuse(f"the file has more than {size}; split it into several")
@@ -142,6 +145,8 @@ def _rows(content: bytes, file: str) -> tuple[Rows, tuple[Problem, ...]]:
         message = "the table is of no tool whose results are known here; write each result as a line of JSON"
         raise UnreadableFileError([Problem(message, file)])
     if not opened or not tool:
+        # It is read again, strictly, and the values of both would not fit into the memory.
+        opened = None
         whole = _whole_document(content, file)
         return numbered_lines(content) if whole is None else whole, ()
     if tool.read_results is None:
@@ -163,11 +168,14 @@ def _whole_document(content: bytes, file: str) -> Rows | None:
         pass
     else:
         return None
+    is_lines = bool(others) and first.strip() != b"{" and not first.lstrip().startswith(b"[")
+    # One line may be the whole file.
+    del first, others
     try:
         document = read_json(whole_text(content, file), max_values=MAX_RESULT_VALUES)
     except TooManyValuesError as error:
         # Lines of JSON, of which the first is damaged, are refused by themselves.
-        if others and first.strip() != b"{" and not first.lstrip().startswith(b"["):
+        if is_lines:
             return None
         message = (
             f"the file is one JSON document, and {error}; write each result on a line of its own"
@@ -209,11 +217,12 @@ def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number:
     shared = ReadResult(
         result=_result(fields, place, key),
         line=number,
-        messages=tuple(fields.objects(("messages",))),
+        # Numbers that remember how they were written take five times as much, and are counted as plain ones.
+        messages=tuple(with_plain_numbers(fields.objects(("messages",)))),
         input=fields.turns(("input", "input_messages", "question")),
         title=fields.text("title")[:MAX_TITLE_LENGTH],
         tags=tuple(tag[:MAX_CASE_TAG_LENGTH] for tag in fields.texts("tags")),
-        metadata=fields.inner("metadata").values,
+        metadata=with_plain_numbers(fields.inner("metadata").values),
         expected_output=fields.text("expected_output", "reference_answer"),
         criteria=fields.text("criteria", "expected_outcome"),
         finished_at=_moment(fields.text("timestamp", "finished_at", "end_time")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -138,3 +139,19 @@ def test_a_raw_score_needs_its_scale(values: dict[str, Any], expected: tuple[Any
     found = read({"name": "m", "type": "script", "score": 0.8, **values})
 
     assert (found.raw_score, found.scale) == expected
+
+
+def test_a_file_of_one_document_is_held_once_beside_its_text() -> None:
+    lines = [{"id": f"a{n}", "verdict": "pass", "output": "x" * 1_000_000} for n in range(5)]
+    content = json.dumps(lines).encode()
+    tracemalloc.start()
+    assert len(read_results(content).results) == len(lines)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2.5 * len(content)
+
+
+def test_numbers_that_are_kept_are_plain() -> None:
+    line = {"id": "a", "verdict": "pass", "metadata": {"x": [0.5]}, "messages": [{"t": 0.5}]}
+    [read] = read_results(json.dumps(line).encode()).results
+    assert type(read.metadata["x"][0]) is type(read.messages[0]["t"]) is float

@@ -144,6 +144,8 @@ def _open_json(path: str, content: bytes) -> ToolFile | None:
         with suppress(UnreadableLineError):
             read_object(first)
             return open_lines(path, content)
+    # One line may be the whole file.
+    del first, others
     try:
         value = read_values(content, path)
     except ValueError:
