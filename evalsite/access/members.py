@@ -202,7 +202,7 @@ def change_role(
 @transaction.atomic
 def change_email(member: User, *, actor: User, email: str) -> None:
     """Change the email address of a member, by which the provider's account is found at the first sign-in."""
-    before = member.email
+    before = User.objects.select_for_update(no_key=True).get(pk=member.pk).email
     if email != before:
         User.objects.filter(pk=member.pk).update(email=email)
         record_change(
@@ -251,6 +251,9 @@ def deactivate(member: User, *, actor: User) -> None:
 def reactivate(member: User, *, actor: User) -> None:
     """Let a deactivated member log in again; earlier sessions and tokens stay over."""
     if User.objects.filter(pk=member.pk, is_active=False).update(is_active=True):
+        # Those too that a request was making while the member was deactivated.
+        end_sessions(member)
+        revoke_tokens(member, now=timezone.now())
         record_change(actor, "member.reactivated", member)
 
 

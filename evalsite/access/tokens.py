@@ -96,6 +96,8 @@ def make_token(
         TooManyTokensError: the owner has MAX_TOKENS that work.
 
     """
+    # Several that are made at once are counted one after the other.
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     working = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
     if owner.api_tokens.filter(working, revoked_at=None).count() >= MAX_TOKENS:
         raise TooManyTokensError(

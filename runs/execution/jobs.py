@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
+from django.db import IntegrityError
+
 from evaluators.kinds._base import CaseFacts
 from evaluators.model_calls.calls import CallKey, CallRecord, Ledger
 from evaluators.model_calls.client import ModelClient
@@ -173,9 +175,15 @@ class JobCalls:
             self.abort(TAKEN, late_replies_s=LATE_REPLIES_S)
 
     def _write(self, calls: list[tuple[int, CallRecord]]) -> bool:
-        """Write replies; return False when the job was stopped, or another worker has it."""
-        write_job_calls(self.job, self.work, calls)
+        """Write replies; return False when the job was stopped or deleted, or another worker has it."""
         jobs = ModelJob.objects.filter(pk=self.job.pk)
+        try:
+            write_job_calls(self.job, self.work, calls)
+        except IntegrityError:
+            if jobs.exists():
+                raise
+            # Its suite was deleted, and all calls with it.
+            return False
         is_held = bool(jobs.filter(token=self.job.token, state=JobState.RUNNING).update(tries=0))
         if not is_held:
             jobs.forget_late_replies()

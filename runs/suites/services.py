@@ -135,11 +135,10 @@ def drop_baseline(run: Run, *, by: User | None) -> bool:
 
 def _set(suite_id: int, run: Run | None, by: User | None, only_from: Run | None = None) -> bool:
     with transaction.atomic():
-        suites = Suite.objects.select_for_update(of=("self",), no_key=True).select_related(
-            "baseline_run"
-        )
-        suite = suites.defer("baseline_run__snapshot", "baseline_run__leaf_scores").get(pk=suite_id)
-        before = suite.baseline_run
+        suite = Suite.objects.select_for_update(no_key=True).get(pk=suite_id)
+        # Read after the lock: a joined row would be that of before another change.
+        runs = Run.including_deleted.defer("snapshot", "leaf_scores")
+        before = runs.get(pk=suite.baseline_run_id) if suite.baseline_run_id else None
         if run is not None and not Run.objects.filter(pk=run.pk).exists():
             raise NoBaselineError(f"Run {run} was deleted.")
         if before == run or (only_from is not None and before != only_from):

@@ -23,6 +23,7 @@ from runs.execution.jobs import ActiveJobs, JobBudget, JobCalls, JobFailedError,
 from runs.execution.ledger import CallRefusedError
 from runs.execution.loading import work_outside_runs
 from runs.models.jobs import MAX_JOB_TRIES, ModelJob
+from runs.models.results import ModelCall
 from runs.models.runs import Run
 from tests.services.processes import dead_process_name
 from tests.support.factories import make_model, make_run, make_suite
@@ -251,6 +252,27 @@ def test_a_worker_learns_with_its_next_reply_that_its_job_was_stopped(
     work_on_job(job.pk, {"alignment": stopped})
     job.refresh_from_db()
     assert (job.state, job.calls.count()) == ("stopped", 1)
+
+
+def test_a_job_ends_without_an_error_when_its_suite_is_deleted_while_it_asks(
+    model_server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    model_server.behave(then=good(OPINION))
+    job = make_job(model_server)
+
+    def deleted(job: ModelJob) -> Any:
+        work, ask_models = ask_four(job)
+
+        async def ask(calls: JobCalls) -> Any:
+            await calls.database.do(job.suite.delete)
+            return await ask_models(calls)
+
+        return work, ask
+
+    work_on_job(job.pk, {"alignment": deleted})
+    assert model_server.chats
+    assert not caplog.records
+    assert not ModelCall.objects.exists()
 
 
 def test_no_text_comes_back_once_those_of_its_runs_were_removed(model_server: ModelServer) -> None:

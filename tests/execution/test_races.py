@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
+from django.db import transaction
 from django.db.models import Sum
 
+from evaluators.models import AuditEntry
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.execution.active_runs import RunSlot
@@ -19,9 +22,10 @@ from runs.models.suites import SuiteDraft
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.suites.drafts import change_draft, get_draft, save_draft
 from runs.suites.edits import SetWeight
+from runs.suites.services import make_baseline
 from tests.support.factories import again, make_scored_run, make_suite, make_user
 from tests.support.model_server import ModelServer
-from tests.support.threads import at_once
+from tests.support.threads import at_once, in_thread
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.each_database]
 StartRun = Callable[..., Run]
@@ -204,3 +208,18 @@ def test_a_draft_saved_twice_at_once_is_one_version_and_begun_twice_is_one_draft
     assert len(refused) == 2
     assert all("been saved or discarded" in text for text in refused)
     assert suite.versions.count() == 2
+
+
+def test_the_audit_tells_which_baseline_was_replaced_while_somebody_else_set_one() -> None:
+    suite = make_suite()
+    runs = [make_scored_run(suite=suite, verdicts=["pass"]) for _ in range(2)]
+    with ThreadPoolExecutor() as threads:
+        with transaction.atomic():
+            make_baseline(runs[0], by=None)
+            other = in_thread(threads, partial(make_baseline, runs[1], by=None))
+        assert other.result()
+    changes = AuditEntry.objects.filter(object_type="suite").order_by("pk")
+    assert [(entry.before["baseline"], entry.after["baseline"]) for entry in changes] == [
+        (None, "#1"),
+        ("#1", "#2"),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -95,6 +96,14 @@ def test_no_copy_of_a_closed_link_is_kept(
     assert ["OUTPUT-mark" in copy for copy in kept] == [False, False, True]
     assert [client.get(path).status_code for path in (expired, revoked, open_)] == [404, 404, 200]
     assert editor_client.get(reverse("runs:share-list")).text.count("Revoked") == 1
+
+
+def test_a_link_that_expired_by_a_clock_that_was_ahead_stays_closed(
+    editor_client: Client, client: Client, runs: tuple[Run, Run]
+) -> None:
+    path = share(editor_client, subject(runs))
+    reap(now=timezone.now() + timedelta(days=400))
+    assert [client.get(address).status_code for address in (path, f"{path}download")] == [404, 404]
 
 
 def test_wrong_expired_revoked_and_malformed_tokens_are_answered_alike(

@@ -468,3 +468,14 @@ def test_a_role_that_two_admins_change_at_once_is_one_of_both(admin: User, viewe
             assert [Role(group.name) for group in viewer.groups.all()] in [
                 [role] for role in chosen
             ]
+
+
+@pytest.mark.each_database
+@pytest.mark.django_db(transaction=True)
+def test_the_audit_tells_each_address_that_two_admins_replace_at_once(
+    admin: User, viewer: User
+) -> None:
+    emails = ("ada@b.example", "eve@b.example")
+    at_once(*[partial(change_email, viewer, actor=admin, email=email) for email in emails])
+    first, second = AuditEntry.objects.filter(action="member.email_changed").order_by("pk")
+    assert (first.before, second.before) == ({"email": ""}, first.after)

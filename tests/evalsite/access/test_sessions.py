@@ -87,9 +87,13 @@ def test_sessions_and_tokens_stay_over_after_a_reactivation(viewer: User, admin:
     client = make_client(viewer)
     _, secret = make_token(owner=viewer, name="report", scopes=(), expires_at=None)
     members.deactivate(viewer, actor=admin)
+    # Requests that began before may end after it.
+    late = make_client(viewer)
+    _, late_secret = make_token(owner=viewer, name="late", scopes=(), expires_at=None)
     members.reactivate(viewer, actor=admin)
-    assert client.get(ACCOUNT).status_code == LOGIN
+    assert [each.get(ACCOUNT).status_code for each in (client, late)] == [LOGIN, LOGIN]
     assert find_grant(secret, now=timezone.now()) is None
+    assert find_grant(late_secret, now=timezone.now()) is None
 
 
 @pytest.mark.parametrize("revokes", [True, False])

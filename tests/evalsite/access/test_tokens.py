@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -24,6 +25,7 @@ from evalsite.access.tokens import (
 )
 from evaluators.models import AuditEntry
 from tests.support.members import make_client, make_member
+from tests.support.threads import at_once
 
 NOW = datetime(2026, 5, 12, 9, 0, tzinfo=UTC)
 SENT = {"name": "nightly", "expires": "30"}
@@ -119,6 +121,15 @@ def test_a_member_has_at_most_twenty_tokens_that_work(viewer_client: Client, vie
     assert "You have 20 tokens that work, which is the limit." in refused.text
     revoke_token(viewer.api_tokens.all()[0], actor=viewer, now=timezone.now())
     assert viewer_client.post("/account/tokens/", SENT).status_code == 302
+
+
+@pytest.mark.django_db(transaction=True)
+def test_tokens_that_are_made_at_once_are_no_more_than_a_member_may_have(viewer: User) -> None:
+    for _ in range(18):
+        token_of(viewer)
+    answers = at_once(*[partial(token_of, viewer)] * 4)
+    assert sum("20 tokens that work" in str(answer) for answer in answers) == 2
+    assert viewer.api_tokens.count() == 20
 
 
 def test_a_token_has_no_scope_that_its_owner_has_no_use_for(viewer: User) -> None:
