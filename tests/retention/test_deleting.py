@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -30,6 +31,7 @@ from runs.models.runs import LEASE, Campaign, Run, RunQuerySet
 from runs.models.saved_views import SavedView
 from runs.models.sharing import ShareLink
 from runs.models.suites import Case, FileContent, RecordedOutput, Suite, SuiteFile
+from runs.models.temporary import EvaluatorTrial
 from runs.retention import services
 from runs.retention.queries import Selection, select_runs
 from runs.retention.services import DataHeldError, begin_removal, remove_data
@@ -96,6 +98,20 @@ def test_a_deleted_run_is_gone_at_once_and_its_rows_when_a_worker_is_done(
     assert counts() == before
     assert list(Run.including_deleted.all()) == [kept]
     assert not Removal.objects.exists()
+
+
+@pytest.mark.parametrize("is_whole_suite", [False, True])
+def test_what_was_tried_on_a_result_goes_with_it(is_whole_suite: bool) -> None:
+    run = make_scored_run(verdicts=["pass"])
+    result, spec = run.results.get(), run.suite.spec
+    EvaluatorTrial.objects.create(
+        asked_by=make_member("editor"), suite=run.suite, node="n2", case=result.case, result=result,
+        tree=spec.evaluators.as_json(), policy=spec.policy.as_json(), once=uuid4(),
+    )  # fmt: skip
+    removal = begin_suite(run.suite) if is_whole_suite else begin(run)
+    remove_data(removal.pk)
+    assert not Removal.objects.exists()
+    assert not EvaluatorTrial.objects.exists()
 
 
 def test_no_result_of_a_deleted_run_can_be_read_before_its_rows_are_gone(
