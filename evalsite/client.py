@@ -494,7 +494,9 @@ def _read(response: httpx2.Response) -> Any:
     if response.is_success:
         if isinstance(content, dict) or not response.content:
             return content
-        message = f"{response.url} does not answer like a site of Evalsite: it is no JSON object."
+        message = (
+            f"{response.url} does not answer like a site of Evalsite: it is not a JSON object."
+        )
         raise EvalsiteError(message, status=response.status_code)
     problem = content if isinstance(content, dict) else {}
     errors = problem.get("errors")

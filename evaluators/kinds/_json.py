@@ -223,7 +223,8 @@ def schema_violations(value: Any, schema: Mapping[str, Any]) -> list[str]:
     Raises SlowPatternError past the time limit, and UnresolvableReferenceError for a missing or endless $ref.
     """
     text = json.dumps(schema, sort_keys=True)
-    validator = _validator(text) if len(text) <= MAX_REMEMBERED_LENGTH else _compile(text)
+    compiled = _validator if len(text) <= MAX_REMEMBERED_LENGTH else _validator.__wrapped__
+    validator = compiled(text)
     _DEADLINE.set(time.monotonic() + LIMIT_S)
     violations: list[str] = []
     try:
@@ -295,10 +296,10 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]  # its types leave it
 )
 
 
-def _compile(schema: str) -> Any:
-    return _Validator(json.loads(schema), registry=Registry())
-
-
 # Cases may have schemas of megabytes, which the cache would keep for good.
 MAX_REMEMBERED_LENGTH = 100_000
-_validator = lru_cache(maxsize=256)(_compile)
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Any:
+    return _Validator(json.loads(schema), registry=Registry())

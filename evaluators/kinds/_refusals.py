@@ -115,12 +115,11 @@ MAX_REMEMBERED_LENGTH = 200
 
 def normal_spelling(spelling: str) -> str:
     """Return a name in snake_case."""
-    return _remembered(spelling) if len(spelling) <= MAX_REMEMBERED_LENGTH else _spell(spelling)
-
-
-def _spell(name: str) -> str:
-    return SEPARATORS.sub("_", WORD_START.sub("_", name.strip())).lower()
+    spell = _spell if len(spelling) <= MAX_REMEMBERED_LENGTH else _spell.__wrapped__
+    return spell(spelling)
 
 
 # Files repeat the same few names in each of their cases.
-_remembered = lru_cache(maxsize=4_096)(_spell)
+@lru_cache(maxsize=4_096)
+def _spell(name: str) -> str:
+    return SEPARATORS.sub("_", WORD_START.sub("_", name.strip())).lower()

@@ -1031,7 +1031,7 @@ class Migration(migrations.Migration):
                     "case",
                     models.ForeignKey(
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
+                        related_name="trials",
                         to="runs.case",
                     ),
                 ),
@@ -1041,7 +1041,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
+                        related_name="trials",
                         to="runs.result",
                     ),
                 ),

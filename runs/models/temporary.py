@@ -150,9 +150,10 @@ class EvaluatorTrial(Trial):
     tree = models.JSONField()
     policy = models.JSONField()
     judge = models.CharField(max_length=80, blank=True, default="")
-    case = models.ForeignKey(Case, on_delete=models.CASCADE, related_name="+")
+    # A removal deletes what results and cases have a name for.
+    case = models.ForeignKey(Case, on_delete=models.CASCADE, related_name="trials")
     result = models.ForeignKey(
-        Result, on_delete=models.CASCADE, null=True, blank=True, related_name="+"
+        Result, on_delete=models.CASCADE, null=True, blank=True, related_name="trials"
     )
     pasted = models.JSONField(null=True, blank=True)
     baseline = models.TextField(blank=True, default="")

@@ -39,7 +39,6 @@ from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import ALL_ALIKE, HEAVY_RUN_COLUMNS, Run
 from runs.models.search import ResultText
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion, Target
-from runs.models.temporary import EvaluatorTrial
 from runs.queue import queue_removal
 from runs.retention.queries import (
     Hold,
@@ -291,8 +290,6 @@ def _delete_some(run: Run, removal: Removal) -> int:
         run.delete()
         return 0
     files = _files(batch)
-    # Results and cases have no name for these.
-    EvaluatorTrial.objects.filter(result__in=batch).order_by().delete()
     for relation in Result._meta.related_objects:
         related: type[models.Model] = relation.related_model
         rows = related._base_manager.filter(**{f"{relation.field.name}__in": batch})
@@ -319,7 +316,6 @@ def _next_results(run: Run, removal: Removal) -> QuerySet[Result] | None:
 def _delete_some_cases(suite_id: int) -> bool:
     ids = Case.objects.filter(suite=suite_id).order_by("pk").values_list("pk", flat=True)[:BATCH]
     cases = Case.objects.filter(pk__in=list(ids))
-    EvaluatorTrial.objects.filter(case__in=cases).order_by().delete()
     for relation in Case._meta.related_objects:
         related: type[models.Model] = relation.related_model
         related._base_manager.filter(**{f"{relation.field.name}__in": cases}).delete()

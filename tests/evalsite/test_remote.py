@@ -449,7 +449,7 @@ def test_what_cannot_be_done_says_why(
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({"json": []}, "it is no JSON object"),
+        ({"json": []}, "it is not a JSON object"),
         ({"json": None}, "not subscriptable"),
         ({"json": {}}, "KeyError: 'results'"),
         (
