@@ -21,7 +21,13 @@ from runs.exports.specs import FileKind
 from runs.models.database import database_now
 from runs.models.results import CallPurpose
 from runs.models.runs import WorkerProcess
-from runs.results.files import cases_file, junit_file, results_file, results_table_file
+from runs.results.files import (
+    cases_file,
+    displayed_table_file,
+    junit_file,
+    results_file,
+    results_table_file,
+)
 from runs.retention import services
 from runs.reviews.alignment.worker import read_alignment
 from runs.reviews.files import reviews_file
@@ -35,6 +41,7 @@ FILE_KINDS: Mapping[str, FileKind] = {
         case_file,
         cases_file,
         comparison_file,
+        displayed_table_file,
         junit_file,
         many_file,
         results_file,

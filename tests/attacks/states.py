@@ -164,7 +164,7 @@ def make_files(site: AttackedSite, admin: User) -> Iterator[str]:
     for state in ("waiting", "failed"):
         export = Export.objects.create(
             kind="run-results",
-            params={"run": "support:1"},
+            params={"slug": "support", "number": 1},
             digest=state,
             name="results.jsonl",
             media_type="application/jsonl",
