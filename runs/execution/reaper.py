@@ -98,7 +98,7 @@ def reap(*, now: datetime, at_work: Collection[str] = ()) -> list[int]:
             _runs_with_expired_leases(now=now),
             lambda run_id: _release_results(run_id, expired, now=now),
         )
-    _stop_abandoned_command_lines(now=now, is_silence_death=is_silence_death)
+    _end_abandoned_command_lines(now=now, is_silence_death=is_silence_death)
     _end_overdue_runs(now=now)
     for run_id in _abandoned_rescorings(now=now):
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
@@ -213,13 +213,20 @@ def _fail_lost(run: Run, result_ids: set[int], reason: str, *, now: datetime) ->
     run.cases.refresh(run.pk, list(cases))
 
 
-def _stop_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> None:
-    owned = Run.objects.filter(owner=RunOwner.COMMAND_LINE, status__in=ACTIVE_RUN_STATUSES)
-    for run_id, owner_id, heartbeat_at in owned.values_list("id", "owner_id", "heartbeat_at"):
-        is_silent = heartbeat_at is not None and heartbeat_at < now - SILENCE
-        if (is_silent and is_silence_death) or is_dead(owner_id):
-            reason = "The command line that executed this run has ended."
-            finish_run(run_id, RunStatus.STOPPED, reason=reason, in_background=False)
+def _end_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> None:
+    """Stop the runs of command lines that have ended, and remove those that an import has not made whole."""
+    owned = Run.including_deleted.filter(
+        owner=RunOwner.COMMAND_LINE, status__in=ACTIVE_RUN_STATUSES
+    )
+    for run in owned.only("is_deleted", "owner_id", "heartbeat_at"):
+        is_silent = run.heartbeat_at is not None and run.heartbeat_at < now - SILENCE
+        if not ((is_silent and is_silence_death) or is_dead(run.owner_id)):
+            continue
+        if run.is_deleted:
+            Removal.objects.remove_cut_off([run.pk])
+            continue
+        reason = "The command line that executed this run has ended."
+        finish_run(run.pk, RunStatus.STOPPED, reason=reason, in_background=False)
 
 
 def _end_overdue_runs(*, now: datetime) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain, groupby, islice
 from typing import Any
 
-from django.db import Error, connection, models
+from django.db import Error, connection, models, transaction
 from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
@@ -105,6 +106,24 @@ def discard_connection() -> None:
         connection.connection.close()
     with contextlib.suppress(Error):
         connection.close()
+
+
+# Of somebody who waits for SQLite's only writer, at most.
+LOOKS_EVERY_S = 0.1
+
+
+@contextlib.contextmanager
+def atomic_batch() -> Iterator[None]:
+    """Run a transaction that another of the same work follows, and let others write in between.
+
+    SQLite has one writer and no queue for it: who waits looks again after a while, and never finds the
+    moment between two transactions in a row. So this pauses for a quarter of the time that it wrote.
+    """
+    with transaction.atomic():
+        began = time.monotonic()
+        yield
+    if connection.vendor == "sqlite":
+        time.sleep(min(LOOKS_EVERY_S, (time.monotonic() - began) / 4))
 
 
 def read_ids(rows: models.QuerySet[Any]) -> Sequence[int]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
 from evaluators.templatetags.figures import counted
 from runs.models.database import database_now
-from runs.models.runs import LEASE
+from runs.models.runs import LEASE, Run
 from runs.models.suites import Suite
 
-RETENTION = "retention"
+# What stands where the name of a member would.
+RETENTION, CUT_OFF = "retention", "a cut-off import"
 CHECKED_EVERY = timedelta(hours=1)
 # A removal has failed once this many workers tried it in vain.
 MAX_TRIES = 5
@@ -46,6 +48,21 @@ class RemovalQuerySet(models.QuerySet["Removal"]):
         tried_out = self._without_worker(now).filter(failed_at=None, tries__gte=MAX_TRIES)
         tried_out.filter(error="").update(error=f"{MAX_TRIES} workers ended while they removed it")
         tried_out.update(failed_at=now)
+
+    def remove_cut_off(self, runs: Iterable[int]) -> None:
+        """Begin to remove runs whose import ended before they were whole, and which nobody has seen."""
+        hidden = Run.including_deleted.filter(pk__in=runs, is_deleted=True, removal=None)
+        held = hidden.select_for_update(of=("self",), no_key=True).select_related("suite")
+        with transaction.atomic():
+            for run in held.order_by("pk"):
+                removal = self.create(
+                    part=RemovalPart.RUN,
+                    name=f"{run.suite.slug} #{run.number}"[-200:],
+                    asked_by_id=run.created_by_id,
+                    asked_by_name=CUT_OFF,
+                    result_count=run.execution_count,
+                )
+                Run.including_deleted.filter(pk=run.pk).update(removal=removal)
 
     def _without_worker(self, now: datetime) -> Self:
         return self.filter(Q(heartbeat_at=None) | Q(heartbeat_at__lt=now - LEASE))

@@ -165,8 +165,9 @@ class Run(models.Model):
     started the run, None before the first time; `worked_before_ms` is how long they worked on it before
     it was last resumed. `waits_since` is when it was last queued or lost a worker. `max_minutes` after
     `started_at` it is ended; None for never.
-    A run with `is_deleted` is gone for everybody but the worker that deletes its rows. `removal` is the
-    removal that works on it. Who removed outputs or details, and when, is kept; "retention" is the rule.
+    A run with `is_deleted` is gone for everybody but the worker that deletes its rows, or, without a `removal`,
+    not there yet for anybody but the import that writes it. `removal` is the removal that works on it. Who
+    removed outputs or details, and when, is kept; "retention" is the rule.
     `stored_bytes` is the size of its rows by part when they were measured. `results_version` is another random value
     after every change of its results, even after a backup was restored.
     """

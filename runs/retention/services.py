@@ -19,7 +19,7 @@ from runs.engine.plan import METRICS_KIND, PAIRWISE_KIND
 from runs.engine.ports import Cause
 from runs.exports.services import remove_suite_exports
 from runs.models.comments import Comment, Mention
-from runs.models.database import database_now, delete_rows, update_rows
+from runs.models.database import atomic_batch, database_now, delete_rows, update_rows
 from runs.models.jobs import JobState, ModelJob
 from runs.models.removals import RETENTION, Removal, RemovalPart, RetentionRule
 from runs.models.results import (
@@ -263,7 +263,7 @@ def retry_removal(removal: Removal, *, by: User | None, in_background: bool = Tr
 
 def _remove_some(removal_id: int, worker: str) -> bool:
     """Remove one batch; False when nothing is left, or another worker took over."""
-    with transaction.atomic():
+    with atomic_batch():
         # The row stays locked, so that two workers never remove at the same time.
         mine = Removal.objects.filter(pk=removal_id, worker=worker)
         if not mine.update(heartbeat_at=database_now(), tries=0):
