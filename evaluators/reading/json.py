@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import accumulate
 from typing import Any, Literal, NoReturn
 
 # Databases limit the depth of JSON; conversations and traces are far from it.
@@ -28,6 +29,7 @@ TOO_DEEP = "nested too deeply"
 _ESCAPED = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 # A string that is not closed reaches to the end, so that no character is looked at twice.
 _QUOTED = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
+_PART = re.compile(rf'(?:[^"]++|{_QUOTED.pattern}){{1,10000}}+', re.DOTALL)
 _SIGNS = (",", "[", "{")
 
 
@@ -119,14 +121,20 @@ def refuse_excess(text: str, max_values: int) -> None:
     """Raise TooManyValuesError before too many values take memory: each but the first follows a sign."""
     if sum(map(text.count, _SIGNS)) < max_values:
         return
-    if count_values(text) > max_values:
+    if any(count > max_values for count in accumulate(_count_signs(text), initial=1)):
         raise TooManyValuesError(f"it contains more than {max_values:,} values")
 
 
 def count_values(text: str) -> int:
     """Return how many values a JSON text has, without reading it."""
-    unquoted = _QUOTED.sub("", text)
-    return 1 + sum(map(unquoted.count, _SIGNS))
+    return 1 + sum(_count_signs(text))
+
+
+def _count_signs(text: str) -> Iterator[int]:
+    """Yield the numbers of signs outside quotes, part by part: what is between millions of quotes takes memory."""
+    for part in _PART.finditer(text):
+        unquoted = _QUOTED.sub("", part[0])
+        yield sum(map(unquoted.count, _SIGNS))
 
 
 def _refuse_depth(value: Any) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from evaluators.reading.json import MAX_DEPTH, is_storable, read_json
+from evaluators.reading.json import MAX_DEPTH, MAX_VALUES, count_values, is_storable, read_json
 
 
 def nested(depth: int) -> str:
@@ -37,6 +38,28 @@ def nested(depth: int) -> str:
 def test_what_no_reader_could_use_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read_json(text)
+
+
+def test_refusing_millions_of_short_names_takes_less_memory_than_their_text() -> None:
+    text = '{"":' * (MAX_VALUES + 1)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="it contains more than 1,000,000 values"):
+        read_json(text)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ('["a,", {"[": "\\",{"}]', 4),
+        ('"",[' * 30_000, 60_001),
+        ("[1," * 30_000 + '"' + "," * 30_000, 60_001),
+    ],
+)
+def test_values_are_counted_over_all_parts_of_a_text(text: str, values: int) -> None:
+    assert count_values(text) == values
 
 
 @pytest.mark.parametrize(
