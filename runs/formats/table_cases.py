@@ -363,6 +363,9 @@ def case_row(case: CaseSpec) -> list[str]:
     outcomes, tags, recorded = case.expected_outcomes, case.tags, case.recorded_output
     asked = str(case.input[-1].get("content") or "")
     is_plain = cell_turns(asked) == tuple(case.input) and asked.strip()
+    expected = case.expected_output
+    if cell_expected_output(expected) != expected:
+        expected = _json([{"role": "assistant", "content": expected}])
     listed = "\n".join(outcomes)
     # Where no cell has several lines, cells are split at what they have in common.
     splits = (Split.LINES,) if len(outcomes) > 1 else SEPARATORS
@@ -371,7 +374,7 @@ def case_row(case: CaseSpec) -> list[str]:
         *(case.key, case.title),
         ", ".join(tags) if cell_tags(", ".join(tags)) == tuple(tags) else _json(tags),
         asked if is_plain else _json(case.input),
-        case.expected_output,
+        expected,
         listed if is_listed else _json(outcomes),
         case.criteria,
         _json(case.metadata) if case.metadata else "",

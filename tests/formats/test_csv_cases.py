@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.formats import lines, tables
-from runs.formats.table_cases import ReadCases, read_cases, rejected_csv
+from runs.formats.table_cases import ReadCases, case_row, read_cases, rejected_csv
 from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
-from runs.formats.tables import read_table
+from runs.formats.tables import CASE_COLUMNS, csv_text, read_table
 from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import CaseSpec
 
 
 def read(content: str | bytes, **changes: Any) -> ReadCases:
@@ -333,6 +334,18 @@ class TestKeys:
         twice = CaseMapping((CasePart.INPUT, CasePart.INPUT, CasePart.TAGS, CasePart.TAGS))
         assert twice.problems() == ("2 columns are the input; choose one",)
         assert "no column is the input" in CaseMapping((CasePart.KEY,)).problems()[0]
+
+
+@pytest.mark.parametrize(
+    "expected",
+    ['{"role": "user", "content": "x"}', '[{"role": "assistant", "content": " x"}]', "[1]"],
+)
+def test_an_expected_output_in_json_is_read_back_as_it_was(expected: str) -> None:
+    case = CaseSpec(key="A", input=({"role": "user", "content": "q"},), expected_output=expected)
+
+    found = read(csv_text(CASE_COLUMNS, [case_row(case)]))
+
+    assert found.cases == (case,)
 
 
 class TestRejectedRows:
