@@ -37,7 +37,7 @@ from runs.suites.services import lock_suite
 
 NO_INPUT = "The file of results does not contain the input."
 MAX_TITLE_LENGTH = 200
-MAX_NAMED = 100
+MAX_NAMED = MAX_TARGETS = 100
 REMEDY = "choose the suite these results are of, import its file first, or name a new suite"
 
 
@@ -126,7 +126,6 @@ def import_results(
         check_slug(slug)
     read = read_results(content, file=file)
     named = slug or read.results[0].result.suite or PurePosixPath(file).stem
-    by_target = _by_target(read.results, target_name or PurePosixPath(file).stem)
     existing = suite or Suite.objects.filter(slug=make_slug(named)).first()
     if slug and existing is not None:
         raise SuiteExistsError(
@@ -135,6 +134,7 @@ def import_results(
     notes = [str(note) for note in read.notes]
     if existing is None:
         made = new_suite(named, read.results)
+        by_target = _by_target(read.results, file, target_name)
         first = {
             case.key: Case(key=case.key, position=place) for place, case in enumerate(made.cases)
         }
@@ -152,16 +152,32 @@ def import_results(
             held = lock_suite(existing)
             current = _current_cases(held)
         check_cases(held, current, read.results, file)
+        by_target = _by_target(read.results, file, target_name)
         decided = _decide(by_target, held.spec.evaluators, held.policy, current)
     origin = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
     runs = store_runs(held, current, decided, origin=origin, by=imported_by)
     return ImportedResults(held, runs, tuple(notes))
 
 
-def _by_target(results: Sequence[ReadResult], default: str) -> Mapping[str, Sequence[ReadResult]]:
+def _by_target(
+    results: Sequence[ReadResult], file: str, unnamed: str
+) -> Mapping[str, Sequence[ReadResult]]:
+    """Return the results by target; raises UnreadableFileError with the first line of one too many."""
     by_target: dict[str, list[ReadResult]] = {}
     for entry in results:
-        by_target.setdefault(entry.result.target or default, []).append(entry)
+        target = entry.result.target or unnamed or PurePosixPath(file).stem
+        by_target.setdefault(target, []).append(entry)
+        if len(by_target) > MAX_TARGETS:
+            raise UnreadableFileError(
+                [
+                    Problem(
+                        f"names the target “{target}”, but {MAX_TARGETS} others come before it and each gets "
+                        "a run; split the file, or name the same target in all lines that one run answered",
+                        file,
+                        entry.line,
+                    )
+                ]
+            )
     return by_target
 
 

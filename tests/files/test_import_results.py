@@ -466,6 +466,14 @@ def test_what_judges_cost_elsewhere_is_not_known_and_never_nothing(viewer_client
     assert viewer_client.get(reverse("runs:run-list")).status_code == 200
 
 
+def test_a_file_that_would_become_hundreds_of_runs_is_refused_by_line():
+    lines = [{**GOOD, "target": f"agent {n}"} for n in range(101)]
+    with pytest.raises(UnreadableFileError, match="line 101.*names the target “agent 100”"):
+        brought_in(*lines)
+    assert not Suite.objects.exists()
+    assert len(brought_in(*lines[:100]).runs) == 100
+
+
 def test_many_results_take_few_trees(django_assert_max_num_queries, monkeypatch):
     scores = [{"name": f"e{n}", "score": 0.9} for n in range(5)]
     lines = [{"eval_id": f"C-{n}", "score": 0.9, "scores": scores} for n in range(300)]
