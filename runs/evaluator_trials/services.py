@@ -9,11 +9,11 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
+from runs.models.database import database_now
 from runs.models.results import Result
 from runs.models.suites import Case, SuiteDraft
 from runs.models.temporary import EvaluatorTrial
@@ -79,7 +79,7 @@ def try_evaluator(
     if not is_dry:
         check_scripts((root,), None, asked_by)
     check_agents((root,))
-    EvaluatorTrial.objects.give_up(now=timezone.now())
+    EvaluatorTrial.objects.give_up(now=database_now())
     try:
         with transaction.atomic():
             trial.save()

@@ -988,7 +988,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "asked_at",
-                    models.DateTimeField(db_index=True, default=django.utils.timezone.now),
+                    models.DateTimeField(db_index=True, default=runs.models.database.database_now),
                 ),
                 (
                     "state",
@@ -1294,7 +1294,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "asked_at",
-                    models.DateTimeField(db_index=True, default=django.utils.timezone.now),
+                    models.DateTimeField(db_index=True, default=runs.models.database.database_now),
                 ),
                 (
                     "state",

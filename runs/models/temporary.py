@@ -58,12 +58,15 @@ class TrialQuerySet(models.QuerySet[TrialModel]):
 
 
 class Trial(models.Model):
-    """A trial: a person asks for it, one worker takes it and stores its `outcome`."""
+    """A trial: a person asks for it, one worker takes it and stores its `outcome`.
+
+    All its times are of the database's clock: the reaper of another machine would take it for lost.
+    """
 
     asked_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
     )
-    asked_at = models.DateTimeField(default=timezone.now, db_index=True)
+    asked_at = models.DateTimeField(default=database_now, db_index=True)
     state = models.CharField(max_length=10, choices=TrialState.choices, default=TrialState.WAITING)
     begun_at = models.DateTimeField(null=True, blank=True)
     outcome = models.JSONField(null=True, blank=True)
@@ -77,7 +80,7 @@ class Trial(models.Model):
     def begin(self) -> bool:
         """Move a waiting trial to running; False when another worker has it or it is lost."""
         waiting = type(self)._default_manager.filter(pk=self.pk, state=TrialState.WAITING)
-        return bool(waiting.update(state=TrialState.RUNNING, begun_at=timezone.now()))
+        return bool(waiting.update(state=TrialState.RUNNING, begun_at=database_now()))
 
     def finish(self, outcome: Mapping[str, Any], *, has_failed: bool, **columns: Any) -> None:
         """Store the outcome, even if the trial was marked lost meanwhile: its calls are paid."""
@@ -89,7 +92,7 @@ class Trial(models.Model):
 
     def stage(self) -> str:
         """Return the state for its page, without waiting for the reaper to mark it lost."""
-        now = timezone.now()
+        now = database_now()
         if self.state in OPEN_STATES and now - (self.begun_at or self.asked_at) > LOST_AFTER:
             return str(TrialState.LOST)
         if self.state == TrialState.WAITING and now - self.asked_at > UNTAKEN_AFTER:

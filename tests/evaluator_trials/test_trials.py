@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -24,6 +25,7 @@ from evaluators.templatetags.figures import thousands
 from runs import tasks
 from runs.execution import shared_limits, trials
 from runs.execution.reaper import reap
+from runs.models.database import database_now
 from runs.models.results import ModelCall
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite, Target
@@ -465,6 +467,25 @@ def test_a_try_whose_worker_was_lost_is_told_and_can_be_made_again(
     assert second.state == "lost"
     reap(now=timezone.now() + timedelta(hours=25))
     assert not EvaluatorTrial.objects.exists()
+
+
+@pytest.mark.each_database
+def test_a_try_is_not_lost_because_clocks_of_machines_differ(
+    editor_client: Client, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite_with(CHECK)
+    now = timezone.now
+    with monkeypatch.context() as this_machine:
+        if connection.vendor == "postgresql":
+            this_machine.setattr(timezone, "now", lambda: now() - timedelta(hours=1))
+        ask(editor_client)
+        trial = EvaluatorTrial.objects.get()
+        reap(now=database_now())
+        assert "Waiting" in fragment(trial)
+        assert trial.begin()
+    reap(now=database_now())
+    trial.refresh_from_db()
+    assert trial.state == "running"
 
 
 def test_an_error_of_our_own_ends_the_try_with_a_reason(
