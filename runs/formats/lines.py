@@ -109,7 +109,8 @@ def read_object(raw: bytes) -> dict[str, Any]:
 
 def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"not readable as JSON: {error.msg} at character {error.pos + 1}"
+        # Some messages of Python end with "at" already.
+        return f"not readable as JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}"
     if isinstance(error, UnicodeDecodeError):
         return "not text in UTF-8; save the file as UTF-8"
     return str(error)

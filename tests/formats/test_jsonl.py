@@ -41,6 +41,7 @@ def test_blank_lines_byte_order_marks_and_other_line_ends_are_fine() -> None:
     ("line", "said"),
     [
         ("{", "not readable as JSON"),
+        ('{"id": "a', "Unterminated string starting at character 8"),
         ("[1]", "not a JSON object"),
         ('{"output": "x"}', "no id of a case"),
         ('{"id": "", "output": "x"}', "no id of a case"),
