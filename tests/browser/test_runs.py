@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
@@ -238,6 +239,27 @@ def test_lost_contact_is_shown_until_it_is_back(
     expect(run_page.get_by_text("Live updates paused.")).to_be_visible()
     run_page.unroute("**/live/**")
     expect(run_page.get_by_text("Live updates paused.")).to_be_hidden()
+
+
+def test_a_live_page_whose_run_was_deleted_says_so(
+    run_page: Page, live_run: Run, console: Console
+) -> None:
+    console.allow("404")
+    live_run.results.all().delete()
+    live_run.delete()
+    expect(run_page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
+
+
+def test_a_refused_question_says_so_also_where_its_dialog_has_not_opened(
+    run_page: Page, live_server: LiveServer, console: Console
+) -> None:
+    console.allow("403")
+    # As a login in another tab changes it.
+    changed = {"name": settings.CSRF_COOKIE_NAME, "value": "x" * 32, "url": live_server.url}
+    run_page.context.add_cookies([changed])
+    run_page.locator("table.results [type=checkbox]").nth(1).check()
+    run_page.get_by_role("button", name="Add to review").click()
+    expect(run_page.get_by_role("alert")).to_contain_text("The server refused this.")
 
 
 def test_the_estimate_and_the_button_follow_the_form(
