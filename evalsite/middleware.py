@@ -8,12 +8,14 @@ from contextlib import suppress
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
 from django.db import DatabaseError, IntegrityError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
@@ -265,6 +267,19 @@ class MembersOnlyMiddleware(LoginRequiredMiddleware):
         if page not in SENSITIVE and MUST_SET_UP not in request.session:
             return None
         return answer_before(request, request.user, page)
+
+    def handle_no_permission(
+        self, request: HttpRequest, view_func: Callable[..., HttpResponseBase]
+    ) -> HttpResponseRedirect:
+        """Lead to the login, and from there back: after a form that was sent, to the page that has it.
+
+        Most addresses that forms are sent to have no page of their own.
+        """
+        page = urlsplit(request.headers.get("Referer", ""))
+        if request.method != "POST" or page.netloc != request.get_host():
+            return super().handle_no_permission(request, view_func)
+        path = urlunsplit(("", "", page.path, page.query, ""))
+        return redirect_to_login(path, self.get_login_url(view_func))
 
 
 def site(request: HttpRequest) -> dict[str, object]:

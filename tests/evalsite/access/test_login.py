@@ -21,6 +21,21 @@ def test_logging_in_continues_to_the_requested_page(client: Client, viewer: User
     assert client.get("/account/").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("site", "place"),
+    [
+        ("http://testserver", "/suites/support/cases/%3Ftag%3Drefunds"),
+        ("http://elsewhere.example", "/suites/support/case-bulk/"),
+    ],
+)
+def test_after_a_form_was_sent_without_a_session_a_login_leads_to_the_page_of_the_form(
+    client: Client, db: None, site: str, place: str
+) -> None:
+    page = {"Referer": f"{site}/suites/support/cases/?tag=refunds"}
+    answer = client.post("/suites/support/case-bulk/", headers=page)
+    assert answer["Location"] == f"/login/?next={place}"
+
+
 def test_a_wrong_password_answers_422_and_keeps_the_name(client: Client, viewer: User) -> None:
     response = client.post("/login/", {"username": "viewer", "password": "wrong"})
     assert response.status_code == 422
