@@ -16,6 +16,7 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import (
+    DomainError,
     Finding,
     Outcome,
     OutcomeResult,
@@ -152,6 +153,14 @@ def kept_output(row: ResultOutput, files: Mapping[str, bytes]) -> Output:
 
 
 VERSION = 2
+# 8 bytes each while they are packed. 100,000 results may have 200 evaluators, or 4,000 results one each of their own.
+MAX_PACKED_SCORES = 20_000_000
+
+
+class TooManyEvaluatorsError(DomainError):
+    """A run has so many results and different evaluators that their scores do not fit into memory side by side."""
+
+    code = "too_many_evaluators"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +183,9 @@ class LeafScores:
 
 
 def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
-    """Return the packed scores, None where another version packed them."""
+    """Return the packed scores, None where another version packed them or there were too many."""
+    if not packed:
+        return None
     content = json.loads(zlib.decompress(packed))
     if content.get("version") != VERSION:
         return None
@@ -182,16 +193,23 @@ def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
 
 
 def decode_leaf_scores(run_id: int, packed: bytes | memoryview[int] | None) -> LeafScores:
-    """Return the scores of a run from its column, or from its rows where nothing or another version packed them."""
+    """Return the scores of a run from its column, or from its rows where nothing or another version packed them.
+
+    Raises TooManyEvaluatorsError.
+    """
     scores = unpack_leaf_scores(bytes(packed)) if packed is not None else None
-    scores = scores or unpack_leaf_scores(pack_leaf_scores(run_id))
+    if scores is None and packed != b"":
+        scores = unpack_leaf_scores(pack_leaf_scores(run_id))
     if scores is None:
-        raise AssertionError("what this version packs it also unpacks")
+        raise TooManyEvaluatorsError(
+            "The results of this run have too many different evaluators, so it cannot be rescored. "
+            "Give evaluators that check the same in many cases the same name."
+        )
     return scores
 
 
 def pack_leaf_scores(run_id: int) -> bytes:
-    """Return the scores of all evaluators of a run, small enough to be read at once.
+    """Return the scores of all evaluators of a run, small enough to be read at once; b"" for too many.
 
     Compressed JSON: {"version", "results": [id], "scores": {path: [score of each result]}}, with scores as
     `LeafScores` has them.
@@ -205,6 +223,8 @@ def pack_leaf_scores(run_id: int) -> bytes:
     ).iterator(chunk_size=5000):
         packed_score = score if state == "scored" else False if state == "unscored" else None
         if (column := scores.get(path)) is None:
+            if (len(scores) + 1) * len(ids) > MAX_PACKED_SCORES:
+                return b""
             column = scores[path] = [None] * len(ids)
         column[places[result]] = [packed_score, missed] if missed else packed_score
     content = {"version": VERSION, "results": [*ids], "scores": scores}

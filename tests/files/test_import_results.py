@@ -18,6 +18,7 @@ from runs.finishing import summarise_run
 from runs.formats.results_writing import write_results
 from runs.models.results import Result
 from runs.models.runs import Run
+from runs.models.stored import TooManyEvaluatorsError, decode_leaf_scores
 from runs.models.suites import Case, Suite
 from runs.results.files import result_lines
 from runs.results.result_page import result_page
@@ -308,6 +309,29 @@ def test_of_very_many_evaluators_of_different_cases_a_run_shows_the_lowest(viewe
     said = page.content.decode()
     assert "The 500 lowest of 600 evaluators." in said
     assert [said.count(f"<code>e{n}</code>") for n in ("0-0", "4-99", "5-0")] == [1, 1, 0]
+
+
+def test_scores_of_too_many_evaluators_are_not_laid_side_by_side(
+    editor_client: Client, monkeypatch: pytest.MonkeyPatch
+):
+    lines = [
+        {"eval_id": f"C-{case}", "score": 0.5, "scores": [{"name": f"e{case}", "score": 0.5}]}
+        for case in range(6)
+    ]
+    [packed] = brought_in(*lines).runs
+    monkeypatch.setattr("runs.models.stored.MAX_PACKED_SCORES", 20)
+    [run] = brought_in(*lines).runs
+    assert packed.leaf_scores
+    assert run.leaf_scores == b""
+    sorted_by_one = "/suites/results/runs/{}/results/?sort=e3"
+    pages = [editor_client.get(sorted_by_one.format(number)).text for number in (1, 2)]
+    assert pages[0].count("0.50") == pages[1].count("0.50") > 0
+    said = "have too many different evaluators, so it cannot be rescored"
+    assert said in editor_client.get("/suites/results/what-if/?run=2").text
+    for address in ("/compare/?suite=results&a=1&b=2", "/suites/results/runs/2/judge-again/"):
+        assert editor_client.get(address).status_code == 200
+    with pytest.raises(TooManyEvaluatorsError, match=said):
+        decode_leaf_scores(run.pk, None)
 
 
 @pytest.mark.django_db(transaction=True)
