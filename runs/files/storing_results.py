@@ -51,8 +51,9 @@ from runs.target_kinds._outputs import (
 )
 
 RECORDED = "recorded"
-# Each transaction stores this many results, or cases.
+# Each transaction stores this many results, or cases; fewer results where these are long, as words for search take time.
 BATCH = 200
+MAX_BATCH_LENGTH = 1_000_000
 ZERO = Decimal(0)
 COPIED = (
     *("title", "tags", "input", "expected_output", "expected_outcomes", "criteria", "metadata"),
@@ -191,8 +192,7 @@ def _store_results(
 ) -> None:
     """Store the results of a run with everything in their lines, then its cases and its plan."""
     stored: dict[Revision, tuple[int, str]] = {}
-    for start in range(0, len(content.rows), BATCH):
-        rows = content.rows[start : start + BATCH]
+    for rows in _batches(content.rows):
         with _next_batch(suite, runs):
             stored |= _revisions(suite, current, rows)
             _store_rows(run, content.policy, rows, stored)
@@ -212,6 +212,21 @@ def _store_results(
     )
     run.snapshot = plan.as_json() | {"imported": dict(origin)}
     run.snapshot_hash = content_hash(run.snapshot)
+
+
+def _batches(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Yield the results in parts that one transaction each can store in a moment."""
+    batch: list[Row] = []
+    length = 0
+    for row in rows:
+        size = len(repr(row.read))
+        if batch and (len(batch) == BATCH or length + size > MAX_BATCH_LENGTH):
+            yield batch
+            batch, length = [], 0
+        batch.append(row)
+        length += size
+    if batch:
+        yield batch
 
 
 def _publish(suite: Suite, run: Run, origin: Mapping[str, str], by: User | None) -> None:

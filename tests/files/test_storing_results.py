@@ -215,3 +215,23 @@ def test_a_case_that_changes_meanwhile_keeps_the_revision_that_was_scored(
     after_each_batch += [replace_case]
     [run] = bring_in(results("agent"), suite)
     assert [result.case for result in run.results.order_by("position")] == before
+
+
+def test_a_transaction_stores_fewer_results_where_they_are_long(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[int] = []
+
+    @contextmanager
+    def atomic_then_count() -> Iterator[None]:
+        with atomic_batch():
+            yield
+        stored.append(Result.objects.count())
+
+    monkeypatch.setattr(storing_results, "MAX_BATCH_LENGTH", 100_000)
+    monkeypatch.setattr(storing_results, "atomic_batch", atomic_then_count)
+    lengths = (90_000, 90_000, 10, 10, 200_000)
+    lines = [{"eval_id": "C-0", "score": 0.9, "output": "x" * length} for length in lengths]
+    bring_in("\n".join(map(json.dumps, lines)).encode(), suite)
+    # Its cases and the end follow.
+    assert stored == [1, 4, 5, 5, 5]
