@@ -53,7 +53,7 @@ from runs.models.results import (
     ResultStatus,
     ScoreState,
 )
-from runs.models.reviews import Review
+from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.search import conversation_text
 from runs.requests import get_run_or_404
@@ -562,9 +562,10 @@ def _repetition_properties(run: Run) -> dict[str, str]:
 
 
 def run_fingerprint(run: Run) -> Sequence[Any]:
-    """Return values, of which at least one changes whenever results of the run change; two queries."""
+    """Return values, of which at least one changes whenever results of the run or their reviews change; four queries."""
     reviews = Review.objects.filter(result__run=run).order_by()
     decisions = ("pk", "withdrawn_at", "stale_at")
+    items, places = ReviewItem.objects.filter(run=run).order_by(), ("pk", "closed_at")
     return (
         *(run.pk, run.status, run.done_count, run.error_count, run.execution_count, run.score_sum),
         *(run.started_at, run.finished_at, run.outputs_removed_at, run.details_removed_at),
@@ -576,7 +577,11 @@ def run_fingerprint(run: Run) -> Sequence[Any]:
             run.suite.baseline_run_id,
         ),
         *reviews.aggregate(*map(Count, decisions), *map(Max, decisions)).values(),
+        # Lists filter, group and show by what waits in the queue, also where nobody has decided.
+        *items.aggregate(*map(Count, places), *map(Max, places)).values(),
         *run.results.aggregate(Sum("generation"), Max("finished_at")).values(),
+        # An attempt that counts again brings back the generation and the time of its result.
+        *run.events.filter(kind="attempt").aggregate(Max("pk")).values(),
         *(
             ExternalScore.objects.filter(result__run=run)
             .aggregate(Count("pk"), Max("pushed_at"))

@@ -24,6 +24,7 @@ from runs.models.runs import Run
 from runs.models.temporary import Export, ExportRequest, ExportState
 from runs.retention.queries import Selection, select_runs
 from runs.retention.services import begin_removal, remove_data
+from runs.reviews.services import ask_for_review
 from runs.tasks import FILE_KINDS
 from tests.support.factories import make_result, make_scored_run, make_suite, make_user
 from tests.support.members import make_client, make_member
@@ -165,6 +166,27 @@ def test_two_members_share_a_file_while_it_is_true(viewer_client: Client, run: R
     make_result(run=run, case=run.results.first().case, verdict="pass", repetition=2)
     Run.objects.filter(pk=run.pk).update(execution_count=4)
     assert ask(viewer_client).export_id != asked.export_id
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/suites/support/runs/1/table.csv?columns=case,review",
+        "/suites/support/runs/1/table.csv?group=review",
+        "/suites/support/runs/1/table.csv?q=review+%3D+waiting",
+        "/compare/cases.csv?baseline=support:1&candidate=support:2&q=review+%3D+waiting",
+        "/compare/many/cases.csv?runs=support:1,support:2&q=review+%3D+waiting",
+    ],
+)
+def test_a_file_follows_the_review_queue(viewer_client: Client, run: Run, address: str):
+    later = make_scored_run(suite=run.suite, verdicts=("pass", "pass", "pass"))
+    asked = ask(viewer_client, address)
+    write()
+    for one in (run, later):
+        ask_for_review(one.results.get(case__key="C-002"), by=None)
+    again = ask(viewer_client, address)
+    write()
+    assert fetch(viewer_client, again) != fetch(viewer_client, asked)
 
 
 def test_nobody_fetches_the_export_of_another_member(

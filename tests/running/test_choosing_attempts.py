@@ -24,6 +24,7 @@ from runs.finishing import summarise_run
 from runs.models.database import database_now
 from runs.models.results import Attempt, Result
 from runs.models.runs import Run
+from runs.results.files import results_file
 from runs.running.attempts import choose_attempt
 from runs.running.retrying import retry_results
 from runs.running.services import start_run
@@ -198,3 +199,26 @@ def test_an_earlier_attempt_counts_again_with_everything_it_had_and_figures_foll
         result.attempts.get(generation=2), by=mira, reason="The scores of the other tool"
     )
     assert {score.name for score in result.external_scores.all()} == {"late"}
+
+
+def test_a_large_file_is_made_again_after_another_attempt_with_the_same_score_counts(
+    model_server: ModelServer,
+) -> None:
+    judge = make_model(slug="judge", base_url=model_server.base_url, concurrency=1)
+    suite, mira = make_suite(tree=tree(JUDGED), judge=judge), make_user(name="mira")
+    for number in range(2):
+        make_case(suite=suite, key=f"C-{number}", position=number, recorded_output={"output": "a"})
+    model_server.behave(then=good({"reasoning": "First", "hits": [], "misses": [], "score": 1}))
+    run = finish(start_run(suite=suite, target=make_target(), started_by=mira))
+    model_server.behave(then=good({"reasoning": "Second", "hits": [], "misses": [], "score": 1}))
+    retry_results(run, asked_by=mira, result_ids=run.results.values_list("pk", flat=True))
+    run = finish(run)
+    before = results_file(slug=suite.slug, number=run.number)
+    assert "First" not in b"".join(before.parts()).decode()
+    earlier = run.results.order_by("finished_at").first()
+    assert earlier is not None
+    choose_attempt(earlier.attempts.get(is_counted=False), by=mira, reason="Fairer")
+    summarise_run(run.pk)
+    after = results_file(slug=suite.slug, number=run.number)
+    assert "First" in b"".join(after.parts()).decode()
+    assert after.digest != before.digest
