@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from django.db.models import Avg, Count
 
@@ -25,6 +26,8 @@ from runs.results.result_state import result_url
 
 # So many cases of one run, and of two, have as many cells.
 ROWS, PAIRS = 100, 50
+# As many as a suite can have; cases with evaluators of their own may have far more together.
+MAX_COLUMNS = 500
 LEVELS = 10
 # Below this the column of an evaluator lists its cases.
 LOW = "0.5"
@@ -76,9 +79,13 @@ class HeatRow:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """A page of the heat map; `next_page` is 0 on the last one. `runs` are the names of two runs, () for one."""
+    """A page of the heat map; `next_page` is 0 on the last one. `runs` are the names of two runs, () for one.
+
+    Of `evaluators` only the first have columns.
+    """
 
     columns: Sequence[HeatColumn]
+    evaluators: int
     rows: Sequence[HeatRow]
     cases: int
     first: int
@@ -95,7 +102,7 @@ class HeatMap:
 def heat_map(run: Run, *, page: int = 1, rows: int | None = ROWS) -> HeatMap:
     """Return a page of cases, the worst first, or with no number of rows all of them; four queries."""
     root, own = _trees(run)
-    columns = _columns([root, *own.values()], case_links(run), f"< {LOW}")
+    columns, evaluators = _columns([root, *own.values()], case_links(run), f"< {LOW}")
     cases = sorted_cases(run.cases.live(run), "attention").order_by("sort_value", "position")
     names = ("case_id", "case__key", "case__title", "live_state", "score")
     start = (page - 1) * rows if rows else 0
@@ -104,6 +111,7 @@ def heat_map(run: Run, *, page: int = 1, rows: int | None = ROWS) -> HeatMap:
     cells = _cells(run, [pk for pk, *_ in found], root, own)
     return HeatMap(
         columns=columns,
+        evaluators=evaluators,
         rows=[
             HeatRow(
                 key=key,
@@ -136,7 +144,7 @@ def compared_heat_map(
     shown = keys[start:end]
     trees = [_trees(run) for run in runs]
     every = [tree for root, own in trees[::-1] for tree in (root, *own.values())]
-    columns = _columns(every, comparison_case_links(baseline, candidate), "fell")
+    columns, evaluators = _columns(every, comparison_case_links(baseline, candidate), "fell")
     cells = [
         _cells(run, [side[key].pk for key in shown], *tree)
         for run, side, tree in zip(runs, sides, trees, strict=True)
@@ -163,6 +171,7 @@ def compared_heat_map(
         )
     return HeatMap(
         columns=columns,
+        evaluators=evaluators,
         rows=rows_shown,
         cases=len(keys),
         first=start + 1,
@@ -218,19 +227,23 @@ TEXTS = {ScoreState.UNSCORED: "!", ScoreState.SKIPPED: "–"}
 
 def _columns(
     trees: Iterable[EvaluatorSpec], address: Callable[[str], str], condition: str
-) -> list[HeatColumn]:
-    """Return the evaluators at the leaves of the trees, those of the suite first; their links list cases."""
+) -> tuple[list[HeatColumn], int]:
+    """Return the first evaluators at the leaves of the trees, those of the suite first, and how many there are.
+
+    Their links list cases.
+    """
     paths = {
         path: node for tree in trees for path, node in walk(tree) if path and not node.children
     }
-    return [
+    columns = [
         HeatColumn(
             path,
             node.name,
             address(f"{Words(f'evaluator.{path}' if path in FIELDS else path)} {condition}"),
         )
-        for path, node in paths.items()
+        for path, node in islice(paths.items(), MAX_COLUMNS)
     ]
+    return columns, len(paths)
 
 
 def _cells(

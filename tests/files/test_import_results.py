@@ -309,6 +309,11 @@ def test_of_very_many_evaluators_of_different_cases_a_run_shows_the_lowest(viewe
     said = page.content.decode()
     assert "The 500 lowest of 600 evaluators." in said
     assert [said.count(f"<code>e{n}</code>") for n in ("0-0", "4-99", "5-0")] == [1, 1, 0]
+    heat_map = viewer_client.get(f"/suites/results/runs/{run.number}/heat-map/").text
+    assert "the first 500 of 600 evaluators" in " ".join(heat_map.split())
+    assert heat_map.count(": cases below 0.5") == 500
+    file = viewer_client.get(f"/suites/results/runs/{run.number}/heat-map.csv").text
+    assert file.partition("\n")[0].count(",e") == 500
 
 
 def test_scores_of_too_many_evaluators_are_not_laid_side_by_side(
