@@ -270,11 +270,17 @@ def _cells(
 
 
 def heat_map_csv(whole: HeatMap) -> str:
-    """Return the rows of a map as a file, with a column for each evaluator and run."""
+    """Return the rows of a map as a file, with a column for each evaluator and run.
+
+    Where not all evaluators have columns, the last column says how many more there are.
+    """
     runs = [f" in {name}" for name in whole.runs] or [""]
     scores = [f"score{run}" for run in runs]
     paths = [f"{column.path}{run}" for column in whole.columns for run in runs]
+    left = whole.evaluators - len(whole.columns)
+    end = {"further evaluators": left} if left else {}
     lines = (
-        [row.key, row.state, *row.scores, *(cell.score for cell in row.cells)] for row in whole.rows
+        [row.key, row.state, *row.scores, *(cell.score for cell in row.cells), *end.values()]
+        for row in whole.rows
     )
-    return csv_text(["case", "verdict", *scores, *paths], lines)
+    return csv_text(["case", "verdict", *scores, *paths, *end], lines)

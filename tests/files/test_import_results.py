@@ -313,7 +313,9 @@ def test_of_very_many_evaluators_of_different_cases_a_run_shows_the_lowest(viewe
     assert "the first 500 of 600 evaluators" in " ".join(heat_map.split())
     assert heat_map.count(": cases below 0.5") == 500
     file = viewer_client.get(f"/suites/results/runs/{run.number}/heat-map.csv").text
-    assert file.partition("\n")[0].count(",e") == 500
+    header, first, *_ = file.splitlines()
+    assert header.count(",e") == 500
+    assert (header.endswith(",further evaluators"), first.endswith(",100")) == (True, True)
 
 
 def test_scores_of_too_many_evaluators_are_not_laid_side_by_side(

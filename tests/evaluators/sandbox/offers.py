@@ -35,9 +35,9 @@ def name_of(offer: SandboxOffer) -> str:
 def make_sandbox(
     offer: SandboxOffer, *, limits: ProgramLimits | None = None, **terms
 ) -> LocalSandbox:
-    """Return a sandbox with narrow limits, so that what passes them does so soon; a call sets its time."""
+    """Return a sandbox with narrow limits, so that what passes them does so soon."""
     narrow = ProgramLimits(
-        seconds=600, memory_mb=256, processes=24, output_kb=256, disk_mb=16, files=200
+        seconds=30, memory_mb=256, processes=24, output_kb=256, disk_mb=16, files=200
     )
     return LocalSandbox(Terms(limits=limits or narrow, **terms), offer)
 

@@ -53,7 +53,6 @@ def test_a_fork_bomb_runs_into_its_limit_and_nothing_of_it_is_left(sandbox, mark
             sys.exit(str(error))
         """,
         mark=mark,
-        seconds=600,
     )
     assert result.ended_by == "the limit of 24 processes and threads"
     assert processes_named(mark) == []
