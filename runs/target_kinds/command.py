@@ -160,7 +160,9 @@ def _failure(result: ScriptResult) -> TargetFailure | None:
             result.ended_by if result.ended_by.startswith("it ") else f"it passed {result.ended_by}"
         )
         return TargetFailure(f"{passed}{_end(result)}", Cause.FAILED)
-    if result.exit_code == NO_PROGRAM and (match := NOT_FOUND.search(result.stderr)):
+    # Only the end is searched: each "execvp" before it would be a beginning whose end is looked for.
+    end = result.stderr[-MAX_END_LENGTH:]
+    if result.exit_code == NO_PROGRAM and (match := NOT_FOUND.search(end)):
         return TargetFailure(
             f"there is no program {match['program']!r} in the sandbox; name one that workers have, or "
             "a file of the agent's folder as ./NAME",

@@ -53,6 +53,11 @@ def test_ordinary_texts_warn_of_nothing(text: str) -> None:
     assert scan([("output", text)]).listed == ()
 
 
+def test_many_beginnings_of_a_key_are_read_in_time() -> None:
+    """With every beginning followed to the end, a text of this length took minutes."""
+    assert scan([("output", "-eyJaaaaaaaa" * 50_000)]).listed == ()
+
+
 def test_an_address_is_found_in_each_place_it_stands_in() -> None:
     texts = [
         ("case C-1, output", "Write to jo.doe+x@mail.example.com!"),

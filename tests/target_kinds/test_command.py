@@ -102,6 +102,13 @@ def test_a_program_that_is_not_there_is_named_without_its_starter(said):
     )
     failure = answer({"command": "nosuchprog"}, FakeSandbox(result))
     assert "there is no program 'nosuchprog' in the sandbox" in failure.reason
+
+
+def test_what_only_looks_like_a_program_that_is_not_there_is_read_in_time():
+    """With every beginning followed to the end, a megabyte took an hour."""
+    result = ScriptResult(stdout="", stderr="execvp " * 150_000, exit_code=127, duration_ms=1)
+    failure = answer({"command": "busy"}, FakeSandbox(result))
+    assert failure.reason.startswith("it ended with exit code 127: …")
     assert "prlimit" not in failure.reason
 
 
