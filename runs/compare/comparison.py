@@ -104,12 +104,8 @@ class Comparison:
     def evidence(self) -> Significance:
         """Return the evidence of the shared cases, seeded by both runs; the queries of `measured`."""
         shared = shared_changes(self.cases)
-        before, after = self.measured
-        pairs = measured_pairs(
-            scores_to_test(self.baseline, before),
-            scores_to_test(self.candidate, after),
-            [change.case for change in shared],
-        )
+        before, after = scores_to_test((self.baseline, self.candidate), self.measured)
+        pairs = measured_pairs(before, after, [change.case for change in shared])
         return significance(shared, pairs, seed=self.seed)
 
     @property

@@ -256,10 +256,12 @@ class MeasuredFigure:
 class Measured:
     """A figure of one run: the `mean` over all `executions` that have it, on the figure's scale.
 
-    `by_case` has the mean over those of each case, by the places of cases; NaN without any.
+    `by_case` has the mean over those of each case that has it, whose places are `at`, in their order. Others take no
+    room: of thousands of cases each may have an evaluator of its own.
     """
 
     name: str
+    at: Places
     by_case: Columns
     mean: float
     executions: int
@@ -276,12 +278,13 @@ class Measured:
                 of_case = in_order[ends[place] - counts[place] : ends[place]]
                 by_case[place] = mean(scores[of_case].tolist())
         average = rounded(math.fsum(scores.tolist()) / scores.size)
-        return cls(name, by_case, average, scores.size)
+        having = np.flatnonzero(counts)
+        return cls(name, having, by_case[having], average, scores.size)
 
     @property
     def cases(self) -> int:
         """Return how many cases have it."""
-        return int(np.count_nonzero(~np.isnan(self.by_case)))
+        return self.at.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +296,13 @@ class MeasuredRun:
 
     def columns(self, cases: Sequence[str]) -> Mapping[MeasuredFigure, Columns]:
         """Return each figure for these cases; NaN where one lacks it or is not in the run."""
-        at = [self.places.get(case, -1) for case in cases]
-        return {
-            figure: np.append(measured.by_case, np.nan)[at]
-            for figure, measured in self.figures.items()
-        }
+        asked = np.array([self.places.get(case, -1) for case in cases], dtype=int)
+        columns = {}
+        for figure, measured in self.figures.items():
+            place = np.minimum(np.searchsorted(measured.at, asked), measured.cases - 1)
+            has_it = measured.at[place] == asked
+            columns[figure] = np.where(has_it, measured.by_case[place], np.nan)
+        return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +348,11 @@ class MeasuredPair:
     def differences(self) -> Columns:
         """Return candidate minus baseline for every case, NaN where one lacks it."""
         return self.after - self.before
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether any of the cases has it, on either side."""
+        return not (np.isnan(self.before) & np.isnan(self.after)).all()
 
     def of_case(self, place: int) -> tuple[float | None, float | None]:
         """Return both sides of the case at a place; None where it lacks the figure."""

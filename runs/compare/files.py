@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from runs.compare.changes import ComparisonQuery, listed_changes
@@ -17,7 +18,7 @@ from runs.compare.documents import (
 )
 from runs.compare.evidence import EVALUATOR, SCALES, MeasuredFigure, MeasuredPair, measured_pairs
 from runs.compare.page import tolerances_form
-from runs.compare.rules import rounded_change
+from runs.compare.rules import CaseChange, rounded_change
 from runs.exports.specs import ExportSpec, file_kind
 from runs.filters.fields import read_checked
 from runs.filters.queries import run_vocabulary
@@ -56,22 +57,53 @@ def comparison_csv(comparison: Comparison, query: ComparisonQuery) -> Iterator[s
     as in the table of a run.
     """
     matching = listed_changes(comparison, query)
-    measured = measured_pairs(*comparison.measured, [change.case for change in matching])
+    names = [_column(pair.figure) for pair in measured_pairs(*comparison.measured, [])]
     lines = (
-        (*_line(case_change_document(comparison, change)), *_measured_cells(measured, place))
-        for place, change in enumerate(matching)
+        (
+            *_line(case_change_document(comparison, change)),
+            *_measured_cells(figures, columns=len(names)),
+        )
+        for change, figures in _with_figures(comparison, matching)
     )
-    names = [_column(pair.figure) for pair in measured]
     sides = (*ROLES, "change")
     columns = (*COLUMNS, *(f"{side}_{name}" for name in names for side in sides))
     return csv_parts(columns, lines, digits=None)
 
 
-def _measured_cells(pairs: Sequence[MeasuredPair], place: int) -> Iterator[float | None]:
-    """Yield both sides and the change of each figure of one case."""
-    for pair in pairs:
-        before, after = pair.of_case(place)
-        yield from (before, after, rounded_change(before, after))
+# The figures of so many cases are laid beside each other; of thousands of cases each may have figures of its own.
+CASES_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFigure:
+    """A figure that a case has in one run or both, and its column among those of all figures."""
+
+    column: int
+    pair: MeasuredPair
+    before: float | None
+    after: float | None
+
+
+def _with_figures(
+    comparison: Comparison, changes: Sequence[CaseChange]
+) -> Iterator[tuple[CaseChange, Sequence[CaseFigure]]]:
+    """Yield each case with what evaluators measured in it."""
+    for start in range(0, len(changes), CASES_AT_ONCE):
+        some = changes[start : start + CASES_AT_ONCE]
+        pairs = measured_pairs(*comparison.measured, [change.case for change in some])
+        known = [(column, pair) for column, pair in enumerate(pairs) if pair.is_known]
+        for place, change in enumerate(some):
+            figures = (CaseFigure(column, pair, *pair.of_case(place)) for column, pair in known)
+            yield change, [one for one in figures if (one.before, one.after) != (None, None)]
+
+
+def _measured_cells(figures: Sequence[CaseFigure], *, columns: int) -> Sequence[float | None]:
+    """Return both sides and the change of each figure of one case."""
+    cells: list[float | None] = [None] * (3 * columns)
+    for one in figures:
+        at = 3 * one.column
+        cells[at : at + 3] = one.before, one.after, rounded_change(one.before, one.after)
+    return cells
 
 
 def _column(figure: MeasuredFigure) -> str:
@@ -91,26 +123,22 @@ def comparison_jsonl(comparison: Comparison, query: ComparisonQuery) -> Iterator
     filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": str(query.sort)}
     listed = {**filters, "cases": len(matching), "of": len(cases)}
     yield _json({**document, "listed": listed})
-    measured = measured_pairs(*comparison.measured, [change.case for change in matching])
-    for place, change in enumerate(matching):
-        figures = [doc.as_json() for pair in measured if (doc := _case_figure(pair, place))]
-        yield _json({**cases[change.case], "measured": figures})
+    for change, figures in _with_figures(comparison, matching):
+        measured = [_figure_document(one).as_json() for one in figures]
+        yield _json({**cases[change.case], "measured": measured})
 
 
-def _case_figure(pair: MeasuredPair, place: int) -> CaseFigureDoc | None:
-    """Describe a figure of one case; None where neither run has it."""
-    before, after = pair.of_case(place)
-    if before is None and after is None:
-        return None
+def _figure_document(one: CaseFigure) -> CaseFigureDoc:
+    figure = one.pair.figure
     return CaseFigureDoc(
-        kind=pair.figure.kind,
-        evaluator=pair.figure.path,
-        key=pair.figure.key,
-        name=pair.name,
-        scale=SCALES[pair.figure.kind],
-        baseline=before,
-        candidate=after,
-        change=rounded_change(before, after),
+        kind=figure.kind,
+        evaluator=figure.path,
+        key=figure.key,
+        name=one.pair.name,
+        scale=SCALES[figure.kind],
+        baseline=one.before,
+        candidate=one.after,
+        change=rounded_change(one.before, one.after),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -304,11 +305,16 @@ def measured_scores(side: ComparisonSide) -> MeasuredRun:
         for figure, name, at, values in _part_scores(side.run, kind, places):
             figures[figure] = Measured.make(name, at, values, cases=len(cases))
     negated = negated_paths(root)
-    by_case = {key: negated_paths(tree) for _, key, tree in side.run.own_trees(root)}
+    has_own_tree = np.zeros(len(cases), dtype=bool)
+    negated_at: dict[str, list[int]] = defaultdict(list)
+    for _, key, tree in side.run.own_trees(root):
+        if (place := cases.get(key)) is not None:
+            has_own_tree[place] = True
+            for path in negated_paths(tree):
+                negated_at[path].append(place)
     for path, results, scores in _score_columns(side.run):
-        is_negated = np.full(len(cases), path in negated)
-        for key in by_case.keys() & cases.keys():
-            is_negated[cases[key]] = path in by_case[key]
+        is_negated = ~has_own_tree if path in negated else np.zeros(len(cases), dtype=bool)
+        is_negated[negated_at.get(path, [])] = True
         at = np.array([places.get(result, NOWHERE) for result in results], dtype=int)
         values = np.array(scores, dtype=float)
         is_counted = (at != NOWHERE) & ~np.isnan(values)
@@ -325,15 +331,36 @@ def measured_scores(side: ComparisonSide) -> MeasuredRun:
     return MeasuredRun(cases, {figure: figures[figure] for figure in in_order})
 
 
-def scores_to_test(side: ComparisonSide, measured: MeasuredRun) -> MeasuredRun:
-    """Leave out evaluators that only some cases have, and fewer of them than a test needs."""
-    in_tree = {path for path, _ in walk(read_plan(side.run.snapshot).root)}
-    figures = {
-        figure: found
-        for figure, found in measured.figures.items()
-        if figure.path in in_tree or found.cases >= MIN_CASES
-    }
-    return MeasuredRun(measured.places, figures)
+# Beside those of the trees. A test lays every case beside every figure, many times over.
+MAX_OWN_TESTED = 500
+
+
+def scores_to_test(
+    sides: Sequence[ComparisonSide], measured: Sequence[MeasuredRun]
+) -> list[MeasuredRun]:
+    """Leave out evaluators that only some cases have, and fewer of them than a test needs.
+
+    Of many others that only some cases have, those stay that the most cases have.
+    """
+    trees = [{path for path, _ in walk(read_plan(side.run.snapshot).root)} for side in sides]
+    enough = [
+        {
+            figure: found
+            for figure, found in run.figures.items()
+            if figure.path in in_tree or found.cases >= MIN_CASES
+        }
+        for run, in_tree in zip(measured, trees, strict=True)
+    ]
+    own = Counter[MeasuredFigure]()
+    for figures in enough:
+        own |= Counter({figure: found.cases for figure, found in figures.items()})
+    in_trees = trees[0].union(*trees)
+    by_cases = [figure for figure, _ in own.most_common() if figure.path not in in_trees]
+    too_many = {*by_cases[MAX_OWN_TESTED:]}
+    return [
+        MeasuredRun(run.places, {key: figures[key] for key in figures if key not in too_many})
+        for run, figures in zip(measured, enough, strict=True)
+    ]
 
 
 def _kinds(run: Run, root: EvaluatorSpec) -> list[str]:

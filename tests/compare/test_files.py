@@ -12,13 +12,21 @@ import pytest
 from django.test import Client
 
 from evaluators.templatetags.figures import delta, score
+from runs.compare import files
 from runs.compare.comparison import build_comparison
 from runs.compare.documents import comparison_document
 from runs.compare.rules import Tolerances
 from runs.engine.plan import read_plan
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
-from tests.support.factories import make_case, make_result, make_run, make_scored_run, make_suite
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_scored_run,
+    make_suite,
+)
 
 pytestmark = pytest.mark.django_db
 BEFORE = ("pass", "pass", "borderline", "fail", "pass", "error")
@@ -102,6 +110,39 @@ def test_the_lines_are_the_document_and_then_each_case(get, runs) -> None:
     assert [one.pop("measured") for one in cases] == [[]] * len(cases)
     assert {one["case"]: one for one in cases} == by_key
     assert (listed["show"], listed["cases"], listed["of"]) == ("all", 6, 6)
+
+
+def test_a_case_has_the_scores_of_its_evaluators_on_both_sides_in_both_files(
+    get, runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "CASES_AT_ONCE", 2)
+    given = {"shared": (0.25, 1.0), "gone": (0.5, None), "new": (None, 0.75)}
+    for key, path in {"C-001": "shared", "C-003": "gone", "C-006": "new"}.items():
+        for run, value in zip(runs, given[path], strict=True):
+            if value is not None:
+                result = Result.objects.get(run=run, case__key=key)
+                make_score(result=result, path=path, score=value)
+
+    rows = {row["case"]: row for row in rows_of(get(TABLE, show="all"))}
+    _, *cases = map(json.loads, get(LINES, show="all").getvalue().decode().splitlines())
+
+    names = ("baseline", "candidate", "change")
+    columns = [f"{name}_score:{path}" for path in ("shared", "new", "gone") for name in names]
+    assert [*rows["C-001"]][-9:] == columns
+    filled = {key: [row[name] for name in columns] for key, row in rows.items()}
+    assert filled.pop("C-001") == ["0.25", "1.0", "0.75", *[""] * 6]
+    assert filled.pop("C-006") == [*[""] * 4, "0.75", *[""] * 4]
+    assert filled.pop("C-003") == [*[""] * 6, "0.5", "", ""]
+    assert {*map(tuple, filled.values())} == {("",) * 9}
+    measured = {case["case"]: case["measured"] for case in cases if case["measured"]}
+    assert {
+        key: [(one["evaluator"], *(one[name] for name in names)) for one in found]
+        for key, found in measured.items()
+    } == {
+        "C-001": [("shared", 0.25, 1.0, 0.75)],
+        "C-003": [("gone", 0.5, None, None)],
+        "C-006": [("new", None, 0.75, None)],
+    }
 
 
 def test_the_files_hold_what_the_page_lists_in_its_order_and_with_its_figures(get) -> None:

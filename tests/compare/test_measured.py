@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from evaluators.scoring.numbers import mean
-from runs.compare.evidence import EVALUATOR, MeasuredFigure
-from runs.compare.sides import ComparisonSide, measured_scores, read_executions
+from runs.compare import sides
+from runs.compare.evidence import EVALUATOR, Measured, MeasuredFigure, MeasuredRun
+from runs.compare.sides import (
+    ComparisonSide,
+    measured_scores,
+    read_executions,
+    scores_to_test,
+)
 from runs.engine.plan import OUTCOMES_PATH
+from runs.files.importing_results import import_results
 from runs.models.runs import Run
 from runs.models.stored import pack_leaf_scores
 from tests.support.factories import (
@@ -16,9 +26,11 @@ from tests.support.factories import (
     make_result,
     make_run,
     make_score,
+    make_snapshot,
     make_suite,
     make_target,
 )
+from tests.support.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db
 
@@ -60,3 +72,62 @@ def test_packed_scores_measure_what_the_rows_of_scores_do():
         [column] = found.columns(["C-2", "C-1", "C-3", "in no run"]).values()
         exact = [0.7, mean(given["C-1"]), None, None]
         assert [None if np.isnan(one) else one for one in column] == exact
+
+
+CASES = 1_000
+
+
+def test_evaluators_of_single_cases_take_no_room_beside_all_others():
+    """Each case may have an evaluator of its own; 20,000 beside 20,000 would be gigabytes."""
+    lines = (
+        {
+            "eval_id": f"C-{number}",
+            "score": 0.5,
+            "evaluator_results": [{"name": f"own-{number}", "score": number / CASES}],
+        }
+        for number in range(CASES)
+    )
+    content = "\n".join(map(json.dumps, lines)).encode()
+    [run] = import_results(content, file="r.jsonl", suite=None, imported_by=None).runs
+    side = read_side(run)
+    tracemalloc.start()
+    try:
+        found = measured_scores(side)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2_000_000
+    assert len(found.figures) == CASES
+    columns = MeasuredRun(
+        found.places,
+        {figure: one for figure, one in found.figures.items() if figure.path == "own-7"},
+    ).columns(["C-6", "C-7"])
+    [column] = columns.values()
+    assert [None if np.isnan(one) else one for one in column] == [None, 0.007]
+    [tested] = scores_to_test([side], [found])
+    assert [figure.path for figure in tested.figures] == ["own-0"]  # the tree of the run has it
+
+
+def test_of_many_evaluators_that_only_some_cases_have_those_of_the_most_cases_are_tested(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(sides, "MAX_OWN_TESTED", 2)
+    suite, target = make_suite(), make_target()
+    snapshot = make_snapshot(suite=suite, target=target, tree=tree(CHECK))
+    runs = [make_run(suite=suite, target=target, snapshot=snapshot) for _ in range(2)]
+    given = {CHECK["name"]: 3, "few": 9, "some": 10, "more": 12, "most": 11}
+    before, after = (
+        MeasuredRun(
+            {},
+            {
+                MeasuredFigure(EVALUATOR, path): Measured.make(
+                    path, np.arange(count), np.ones(count), cases=20
+                )
+                for path, count in (*given.items(), *more.items())
+            },
+        )
+        for more in ({"most": 14}, {"few": 8})
+    )
+    tested = scores_to_test([ComparisonSide(run, {}, {}) for run in runs], [before, after])
+    paths = [[figure.path for figure in one.figures] for one in tested]
+    assert paths == [[CHECK["name"], "more", "most"]] * 2
