@@ -504,7 +504,11 @@ def _read(response: httpx2.Response) -> Any:
         str(problem.get("detail") or f"The site answered {response.status_code}."),
         status=response.status_code,
         code=str(problem.get("code") or ""),
-        errors=errors if isinstance(errors, dict) else None,
+        errors={
+            place: [*map(str, texts)]
+            for place, texts in (errors.items() if isinstance(errors, dict) else ())
+            if isinstance(texts, list)
+        },
     )
 
 

@@ -249,6 +249,7 @@ def test_refusals_say_what_is_wrong_and_where(site: Evalsite) -> None:
         (403, b"<html>No</html>", "The site answered 403."),
         (400, b"[]", "The site answered 400."),
         (400, b'{"detail": "No.", "errors": "x"}', "No."),
+        (400, b'{"detail": "No.", "errors": {"/a": 1, "/b": null}}', "No."),
     ],
 )
 def test_answers_of_something_else_are_told(
