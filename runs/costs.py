@@ -241,21 +241,21 @@ def _count_calls(runs: Iterable[int], which: Q) -> Calls:
 
 
 def count_outputs(runs: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
-    """Count by run the executions that ended, and the results that were scored.
+    """Count by run the executions that ended, and those whose judges were paid: all that were scored, others by their cost.
 
     An ended run keeps its counts in its summary under OUTPUT_COUNTS: counting reads all its results.
     """
     if not runs:
         return {}
     rows: Any = Result.objects.filter(run__in=runs, status__in=ENDED_RESULT_STATUSES).order_by()
-    scored = Q(status=ResultStatus.SCORED)
+    judged = Q(status=ResultStatus.SCORED) | Q(evaluation_cost_usd__isnull=False)
     counted = rows.values("run_id").annotate(
         answers=Count("id"),
         priced=Count("run_cost_usd"),
         tokens_in=Sum("input_tokens"),
         tokens_out=Sum("output_tokens"),
-        scored=Count("id", filter=scored),
-        scored_priced=Count("evaluation_cost_usd", filter=scored),
+        scored=Count("id", filter=judged),
+        scored_priced=Count("evaluation_cost_usd"),
     )
     return {row.pop("run_id"): row for row in counted}
 

@@ -497,6 +497,25 @@ def test_what_judges_cost_elsewhere_is_not_known_and_never_nothing(viewer_client
     assert viewer_client.get(reverse("runs:run-list")).status_code == 200
 
 
+def test_what_the_judges_of_errors_cost_elsewhere_is_part_of_what_their_run_cost():
+    """Judges that were paid are paid, also where another evaluator then made the result an error."""
+    error = {"eval_id": "C-1", "error": "the judge's reply could not be read"}
+    spent = {**error, "evaluation_cost_usd": 4.5}
+    [failed] = brought_in(spent, {**error, "eval_id": "C-2"}).runs
+    [mixed] = brought_in({**spent, "target": GOOD["target"]}, GOOD).runs
+
+    both = run_costs(failed).evaluation, run_costs(mixed).evaluation
+    assert [(one.usd, one.priced, one.answers) for one in both] == [
+        (Decimal("4.5"), 1, 1),
+        (Decimal("4.5"), 1, 2),
+    ]
+    listed = {run.pk: listed_costs(run).evaluation for run in with_costs(Run.objects.all())}
+    assert {pk: (one.usd, one.is_partial) for pk, one in listed.items()} == {
+        failed.pk: (Decimal("4.5"), False),
+        mixed.pk: (Decimal("4.5"), True),
+    }
+
+
 def test_a_file_that_would_become_hundreds_of_runs_is_refused_by_line():
     lines = [{**GOOD, "target": f"agent {n}"} for n in range(101)]
     with pytest.raises(UnreadableFileError, match="line 101.*names the target “agent 100”"):
