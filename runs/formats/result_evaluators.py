@@ -204,20 +204,25 @@ def read_rounds(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
         return ()
 
 
-def with_final_evaluation(
-    evaluators: Sequence[EvaluatorLine], fields: ResultFields
-) -> tuple[EvaluatorLine, ...]:
-    """Return the evaluators, with the line's final evaluation added to the first hybrid judge."""
+def read_final_evaluation(fields: ResultFields) -> Mapping[str, Any] | None:
+    """Return the final evaluation of a line or of an evaluator; None without one, and for one of another form."""
     document = fields.value("final_evaluation")
     if not isinstance(document, Mapping):
         if fields.value("final_dimensions") is None:
-            return tuple(evaluators)
+            return None
         document = fields.values
     try:
-        evaluation = _evaluation(ResultFields(document, fields.place))
+        return _evaluation(ResultFields(document, fields.place))
     except _OtherFormError:
-        return tuple(evaluators)
-    return _given(evaluators, evaluation)[0]
+        return None
+
+
+def with_final_evaluation(
+    evaluators: Sequence[EvaluatorLine], fields: ResultFields
+) -> tuple[EvaluatorLine, ...]:
+    """Return the evaluators, with the line's final evaluation added to the first hybrid judge if it has none of its own."""
+    evaluation = read_final_evaluation(fields)
+    return tuple(evaluators) if evaluation is None else _given(evaluators, evaluation)[0]
 
 
 def _given(
@@ -227,7 +232,8 @@ def _given(
     for evaluator in evaluators:
         own = evaluator
         if not done and evaluator.type == HYBRID_KIND and evaluator.score is not None:
-            own, done = replace(evaluator, final_evaluation=evaluation), True
+            own_evaluation = evaluator.final_evaluation or evaluation
+            own, done = replace(evaluator, final_evaluation=own_evaluation), True
         elif not done and evaluator.children:
             children, done = _given(evaluator.children, evaluation)
             own = replace(evaluator, children=children)
@@ -414,6 +420,11 @@ def _evaluator(
         raw_score=raw_score,
         scale=scale,
         metrics=() if is_composite else read_metrics(fields),
+        final_evaluation=(
+            read_final_evaluation(fields)
+            if kind == HYBRID_KIND and score is not None and not is_composite
+            else None
+        ),
         rounds=() if is_composite else read_rounds(fields),
         spelling="" if is_composite else message,
         pass_mark=pass_mark if pass_mark is not None and pass_mark <= 1 else None,

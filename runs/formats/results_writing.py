@@ -152,6 +152,8 @@ class EvaluatorLine:
             written["cost_usd"] = _dollars(self.usage.cost_usd)
         if self.metrics:
             written["metrics"] = [dict(metric) for metric in self.metrics]
+        if self.final_evaluation:
+            written["final_evaluation"] = dict(self.final_evaluation)
         if self.rounds:
             written["rounds"] = [dict(held) for held in self.rounds]
         if self.aggregator is not None:

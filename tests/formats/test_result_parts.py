@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runs.formats.results_reading import read_results
-from runs.formats.results_writing import EvaluatorLine
+from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
 
 METRIC = {"key": "tone", "name": "Tone", "weight": 1, "score": 4, "justification": "kind"}
 OVERALL = {"score": 8, "evidence": ["so"]}
@@ -73,6 +73,23 @@ def test_a_final_evaluation_goes_to_the_hybrid_judge() -> None:
     assert found["summary"]["deterministic_passed_checks"] == 1
     judge = {"name": "j", "type": "llm_judge", "score": 0.8}
     assert read(judge, final_evaluation=DOCUMENT).final_evaluation is None
+
+
+@pytest.mark.parametrize("is_camel", [False, True])
+def test_every_hybrid_judge_comes_back_with_its_own_final_evaluation(is_camel: bool) -> None:
+    first = hybrid().final_evaluation
+    assert first is not None
+    second = {**first, "final_dimensions": {"own_one": 2.0}, "final_score": 2.0}
+    judges = tuple(
+        EvaluatorLine(name, "hybrid_judge", "scored", 0.8, final_evaluation=evaluation)
+        for name, evaluation in (("a", first), ("b", second))
+    )
+    silent = EvaluatorLine("c", "hybrid_judge", "unscored")
+    line = ResultLine("s", 1, "t", "C-1", 1, "scored", score=0.8, evaluators=(*judges, silent))
+
+    [written] = write_results([line], is_camel=is_camel)
+    [found] = read_results(written.encode()).results
+    assert [one.final_evaluation for one in found.result.evaluators] == [first, second, None]
 
 
 @pytest.mark.parametrize(
