@@ -611,6 +611,19 @@ def test_no_word_of_a_judge_makes_a_page_long_and_nothing_of_it_is_lost(name: st
     assert "Lengthy" not in bounded.sub("", html)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_template_shows_a_score_whose_parts_are_not_stored(name: str) -> None:
+    """Files of results have none of most kinds, and retention removes them."""
+    row, config = row_of(name)
+    row.details = {}
+
+    html = render_collapsed(f"kinds/{name}.html", {"score": row, "config": config})
+
+    assert 'class="why"' in html
+    if name in ("field_accuracy", "json_diff", "tool_trajectory"):
+        assert 'class="hits"' in html
+
+
 @pytest.mark.parametrize("name", [*NAMES, "_default"])
 @pytest.mark.parametrize(
     ("state", "said"),
