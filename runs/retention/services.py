@@ -492,7 +492,7 @@ def plain_decision(decision: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_parts(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of metrics and dimensions, or who won, in a judge's details, without any text."""
+    """Return the scores of metrics and dimensions, a final evaluation, or who won, in a judge's details, without any text."""
     figures: dict[str, Any] = {
         name: [
             {key: value for key, value in part.items() if key in PART_KEYS or _is_figure(value)}
@@ -501,6 +501,9 @@ def plain_parts(details: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("metrics", "dimensions", "orders")
         if (parts := details.get(name))
     }
+    if evaluation := details.get("final_evaluation"):
+        overall = evaluation["judge_overall"] and {**evaluation["judge_overall"], "evidence": []}
+        figures["final_evaluation"] = {**evaluation, "judge_overall": overall, "warnings": []}
     return figures | ({"verdict": details["verdict"]} if "verdict" in details else {})
 
 

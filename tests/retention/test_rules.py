@@ -11,6 +11,7 @@ from django.test import Client
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.decision import Decision, NodeResult, TraceStep
+from evaluators.scoring.hybrid import Check, JudgeOpinion, evaluate_hybrid
 from evaluators.scoring.types import OutcomeResult
 from runs.execution import reaper
 from runs.execution.reaper import reap
@@ -187,6 +188,20 @@ def test_scores_of_metrics_and_dimensions_stay_without_their_reasons() -> None:
     assert plain_parts({"metrics": [metric], "prompt": SECRET}) == {
         "metrics": [{"key": "tone", "name": "Tone", "score": 4, "weight": 1.0}]
     }
+
+
+def test_a_final_evaluation_stays_without_its_evidence() -> None:
+    """Files and the API take final scores and dimensions from it."""
+    final = evaluate_hybrid(
+        [Check("passed", ("task",)), Check("error", ("task",), SECRET)],
+        [JudgeOpinion(overall=7.5, dimensions={"task": 6.0}, evidence=(SECRET,))],
+    ).as_json()
+    [kept] = plain_parts({"final_evaluation": final, "evidence": [SECRET]}).values()
+
+    assert SECRET not in repr(kept)
+    assert (kept["final_score"], kept["final_dimensions"]) == (7.5, {"task": 6.0})
+    assert kept["deterministic_dimensions"] == {"task": 10.0}
+    assert kept.keys() == final.keys()
 
 
 def test_a_suite_follows_its_own_rule_or_else_the_sites() -> None:
