@@ -75,6 +75,8 @@ from runs.results.runs import ExitConclusion, cases_gate, conclude, metrics_gate
 from runs.summary.judge_spread import JUDGE_SPREAD, SpreadFigures
 
 CHUNK = 1_000
+# As many take 75 MB with their findings; a thousand results of 330 evaluators took 500.
+MAX_SCORES_AT_ONCE = 50_000
 # Their lengths are summed up to a limit.
 OUTPUTS_AT_ONCE = 25
 # What a line needs. Plain rows take half the time of models, and a case's texts are longer than all of it.
@@ -122,8 +124,8 @@ def result_lines(
     """Return the executions of a run, perhaps only these, in the order of its suite.
 
     At most `longest` characters of an answer are read. One query finds them, one asks whether the judge was measured,
-    four more read each batch of 1,000, and one each 4 MB of outputs. Raises UnreadableSnapshotError at once for a run
-    of another version.
+    four more read each batch of 1,000, fewer where they have many evaluators, and one each 4 MB of outputs. Raises
+    UnreadableSnapshotError at once for a run of another version.
     """
     answer = F("text") if longest is None else Left("text", longest)
     return _lines(run, read_plan(run.snapshot), ids, answer)
@@ -147,9 +149,11 @@ def _results_with_lines(
 ) -> Iterator[tuple[Row, ResultLine]]:
     if ids is None:
         ids = listed_ids(run, ResultsQuery())
-    for start in range(0, len(ids), CHUNK):
+    evaluators = sum(1 for _ in walk(plan.root))
+    at_once = max(1, min(CHUNK, MAX_SCORES_AT_ONCE // evaluators))
+    for start in range(0, len(ids), at_once):
         for result, line in _some(
-            run, plan, ids[start : start + CHUNK], inputs=inputs, answer=answer
+            run, plan, ids[start : start + at_once], inputs=inputs, answer=answer
         ):
             if (spread := spreads.get(result.pk)) is not None:
                 line.judge_spread = {name: getattr(spread, name) for name in SPREAD_FIGURES}

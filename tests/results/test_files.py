@@ -18,9 +18,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from evaluators.scoring.tree import walk
+from runs.engine.plan import read_plan
 from runs.formats import tables
 from runs.formats.junit import write_junit
-from runs.models.results import Result, ResultOutput
+from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.results import files
 from runs.results.files import junit_run, result_lines, results_csv
 from runs.results.runs import conclude
@@ -32,6 +34,7 @@ from tests.support.factories import (
     make_scored_run,
     make_suite,
 )
+from tests.support.statements import statements_reading
 
 pytestmark = pytest.mark.django_db
 
@@ -237,3 +240,20 @@ def test_of_a_long_answer_no_more_is_read_than_a_file_shows() -> None:
     ResultOutput.objects.create(result=run.results.get(), text="Sorry to hear that.")
     assert [line.output for line in result_lines(run)] == ["Sorry to hear that."]
     assert [line.output for line in result_lines(run, longest=5)] == ["Sorry"]
+
+
+def test_results_of_many_evaluators_are_read_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand results of some hundred evaluators each take hundreds of megabytes."""
+    run = make_scored_run(verdicts=["pass"] * 5)
+    for result in run.results.all():
+        make_score(result=result, path="tone", score=0.5)
+    whole = [line.as_json() for line in result_lines(run)]
+    monkeypatch.setattr(files, "MAX_SCORES_AT_ONCE", 2 * len([*walk(read_plan(run.snapshot).root)]))
+
+    with statements_reading(EvaluatorScore._meta.db_table) as read:
+        few = [line.as_json() for line in result_lines(run)]
+
+    assert few == whole
+    assert len(read) == 3
