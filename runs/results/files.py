@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, CharField, Count, F, Max, Sum, Value, When
+from django.db.models import Case, CharField, Count, F, Max, Q, Sum, Value, When
 from django.db.models.functions import Left
 
 from evaluators.kinds import shortest_spelling
@@ -124,8 +125,8 @@ def result_lines(
     """Return the executions of a run, perhaps only these, in the order of its suite.
 
     At most `longest` characters of an answer are read. One query finds them, one asks whether the judge was measured,
-    four more read each batch of 1,000, fewer where they have many evaluators, and one each 4 MB of outputs. Raises
-    UnreadableSnapshotError at once for a run of another version.
+    one counts the scores of each 1,000, four more read each batch of them, fewer where they have many evaluators, and
+    one each 4 MB of outputs. Raises UnreadableSnapshotError at once for a run of another version.
     """
     answer = F("text") if longest is None else Left("text", longest)
     return _lines(run, read_plan(run.snapshot), ids, answer)
@@ -149,15 +150,27 @@ def _results_with_lines(
 ) -> Iterator[tuple[Row, ResultLine]]:
     if ids is None:
         ids = listed_ids(run, ResultsQuery())
-    evaluators = sum(1 for _ in walk(plan.root))
-    at_once = max(1, min(CHUNK, MAX_SCORES_AT_ONCE // evaluators))
-    for start in range(0, len(ids), at_once):
-        for result, line in _some(
-            run, plan, ids[start : start + at_once], inputs=inputs, answer=answer
-        ):
+    for some in _batches(ids):
+        for result, line in _some(run, plan, some, inputs=inputs, answer=answer):
             if (spread := spreads.get(result.pk)) is not None:
                 line.judge_spread = {name: getattr(spread, name) for name in SPREAD_FIGURES}
             yield result, line
+
+
+def _batches(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield the results in parts whose scores are read together."""
+    for start in range(0, len(ids), CHUNK):
+        chunk, some, total = ids[start : start + CHUNK], list[int](), 0
+        found = EvaluatorScore.objects.filter(result_id__in=among(chunk)).order_by()
+        counts = dict(found.values_list("result_id").annotate(Count("pk")))
+        for pk in chunk:
+            some.append(pk)
+            total += counts.get(pk, 0)
+            if total >= MAX_SCORES_AT_ONCE:
+                yield some
+                some, total = [], 0
+        if some:
+            yield some
 
 
 def _some(
@@ -598,6 +611,8 @@ def run_fingerprint(run: Run) -> Sequence[Any]:
 
 # What a row of each file takes in the runs of the demo: a result 2,200 to 7,000 bytes, in the mean 4,000.
 RESULT_BYTES, TABLE_ROW_BYTES, CASE_BYTES, JUNIT_BYTES = 4_000, 300, 800, 600
+# Of a line of JSON. It is shorter in other files, which take the time of these lines.
+SCORE_BYTES = 200
 
 
 def _run_file(run: Run, ending: str, **facts: Any) -> ExportSpec:
@@ -619,6 +634,14 @@ def _output_bytes(run: Run) -> int:
         if total > MAX_BYTES_AT_ONCE:
             break
     return total
+
+
+def _score_bytes(run: Run, rows: int, ids: Sequence[int] | None = None) -> int:
+    """Return the bytes a row that scores of a run, or of these results, take, or as many as make a large file."""
+    of_these = Q(result__run=run) if ids is None else Q(result_id__in=among(ids))
+    found = EvaluatorScore.objects.filter(of_these).order_by()
+    scores = found[: MAX_BYTES_AT_ONCE // SCORE_BYTES + 1].count()
+    return math.ceil(SCORE_BYTES * scores / max(1, rows))
 
 
 @file_kind("run-results")
@@ -685,8 +708,10 @@ def _listed_file(
     is_part = wanted.is_narrowed or cases is not None
     ids = listed_ids(run, wanted, cases) if is_part else None
     count = run.execution_count if ids is None else len(ids)
-    if texts and count <= MAX_ROWS_AT_ONCE:
-        row_bytes += _output_bytes(run) // max(1, run.execution_count)
+    if count <= MAX_ROWS_AT_ONCE:
+        row_bytes = max(row_bytes, _score_bytes(run, count, ids))
+        if texts:
+            row_bytes += _output_bytes(run) // max(1, run.execution_count)
     spec = _run_file(run, ending, rows=count, row_bytes=row_bytes, write=lambda: write(ids))
     if ids is None:
         return spec
@@ -768,7 +793,7 @@ def cases_file(*, slug: str, number: int) -> ExportSpec:
         "-cases.jsonl",
         rows=run.case_count,
         # A case takes the time of its executions.
-        row_bytes=CASE_BYTES * max(1, run.repetitions),
+        row_bytes=max(CASE_BYTES * max(1, run.repetitions), _score_bytes(run, run.case_count)),
         write=lambda: case_lines([run]),
     )
 
@@ -781,7 +806,7 @@ def junit_file(*, slug: str, number: int, url: str) -> ExportSpec:
         run,
         "-junit.xml",
         rows=run.execution_count,
-        row_bytes=JUNIT_BYTES,
+        row_bytes=max(JUNIT_BYTES, _score_bytes(run, run.execution_count)),
         write=lambda: write_junit(
             junit_run(run, conclude(run), url=url), result_lines(run, longest=MAX_OUTPUT_LENGTH)
         ),

@@ -18,8 +18,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from evaluators.scoring.tree import walk
-from runs.engine.plan import read_plan
+from runs.exports import specs
 from runs.formats import tables
 from runs.formats.junit import write_junit
 from runs.models.results import EvaluatorScore, Result, ResultOutput
@@ -206,7 +205,7 @@ def test_the_table_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         queries.append(len(asked))
     # The names of the columns come with the first two rows; the ids of all results with the first piece.
     assert lines == [3, 2, 2, 1]
-    assert queries[1:] == [5, 5, 5]
+    assert queries[1:] == [6, 6, 6]
 
 
 def rows_of(response: Any) -> list[dict[str, str]]:
@@ -248,12 +247,32 @@ def test_results_of_many_evaluators_are_read_a_few_at_a_time(
     """A thousand results of some hundred evaluators each take hundreds of megabytes."""
     run = make_scored_run(verdicts=["pass"] * 5)
     for result in run.results.all():
-        make_score(result=result, path="tone", score=0.5)
+        for path in ("tone", "own"):
+            make_score(result=result, path=path, score=0.5)
     whole = [line.as_json() for line in result_lines(run)]
-    monkeypatch.setattr(files, "MAX_SCORES_AT_ONCE", 2 * len([*walk(read_plan(run.snapshot).root)]))
+    monkeypatch.setattr(files, "MAX_SCORES_AT_ONCE", 4)
 
     with statements_reading(EvaluatorScore._meta.db_table) as read:
         few = [line.as_json() for line in result_lines(run)]
 
     assert few == whole
-    assert len(read) == 3
+    # They are counted once, and read two results at a time.
+    assert len(read) == 1 + 3
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["results.jsonl", "results.csv", "results.csv?q=verdict=pass", "cases.jsonl", "junit.xml"],
+)
+def test_a_file_of_many_scores_is_large_however_few_its_rows(
+    viewer_client: Client, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """A thousand results of some hundred evaluators are 75 MB."""
+    run = make_scored_run(suite=make_suite(slug="support"), verdicts=["pass"] * 2)
+    url = f"/suites/support/runs/{run.number}/{file}"
+    assert viewer_client.get(url).status_code == 200
+
+    monkeypatch.setattr(files, "SCORE_BYTES", specs.MAX_BYTES_AT_ONCE)
+    for result in run.results.all():
+        make_score(result=result, path="tone", score=0.5)
+    assert viewer_client.get(url).status_code == 302
