@@ -141,7 +141,7 @@ def test_the_queries_do_not_grow_with_the_results_of_a_piece(monkeypatch):
     add(8)
     assert queries() == few == 8
     monkeypatch.setattr(files, "CHUNK", 4)
-    assert queries() == 2 + 5 * 3
+    assert queries() == 2 + 6 * 3
     assert len(lines(run)) == 10
 
 
