@@ -390,6 +390,29 @@ def test_a_rule_that_somebody_else_changed_is_not_replaced_unseen(
     assert (rule.outputs_days, rule.details_days) == (20, 90)
 
 
+def test_a_file_that_several_runs_left_counts_in_each_and_pages_say_so(
+    admin_client: Client,
+) -> None:
+    suite, size = make_suite(), len(SECRET.encode())
+    runs = [
+        old_run(days=40, suite=suite),
+        old_run(days=40, suite=suite),
+        old_run(days=1, suite=suite),
+    ]
+    RetentionRule.objects.create(suite=suite, outputs_days=30)
+    measure_runs(runs)
+    assert [run.stored_bytes["files"] for run in runs if run.stored_bytes] == [size] * 3
+    assert FileContent.objects.count() == 1
+    use = text_of(admin_client.get(f"/suites/{suite.slug}/disk-use/"))
+    assert "A file that several runs left is stored once and counted in each of them." in use
+    preview = text_of(admin_client.get("/retention/"))
+    assert (
+        "A file that several runs left counts in each of them, and goes with the last." in preview
+    )
+    apply(suite)
+    assert FileContent.objects.count() == 1
+
+
 def test_disk_use_is_measured_once_for_each_end_of_a_run(admin_client: Client) -> None:
     run = old_run(days=1)
     page = admin_client.get(f"/suites/{run.suite.slug}/disk-use/").content.decode()
