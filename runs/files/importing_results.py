@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
@@ -38,6 +38,8 @@ from runs.suites.services import lock_suite
 NO_INPUT = "The file of results does not contain the input."
 MAX_TITLE_LENGTH = 200
 MAX_NAMED = MAX_TARGETS = 100
+# The page of a result, and that of a case in a comparison, link to each repetition.
+MAX_REPETITIONS = 1_000
 REMEDY = "choose the suite these results are of, import its file first, or name a new suite"
 
 
@@ -162,8 +164,12 @@ def import_results(
 def _by_target(
     results: Sequence[ReadResult], file: str, unnamed: str
 ) -> Mapping[str, Sequence[ReadResult]]:
-    """Return the results by target; raises UnreadableFileError with the first line of one too many."""
+    """Return the results by target; raises UnreadableFileError with the first line of one too many.
+
+    That is a target, or a result of a case for one target.
+    """
     by_target: dict[str, list[ReadResult]] = {}
+    repeated = Counter[tuple[str, str]]()
     for entry in results:
         target = entry.result.target or unnamed or PurePosixPath(file).stem
         by_target.setdefault(target, []).append(entry)
@@ -178,6 +184,14 @@ def _by_target(
                     )
                 ]
             )
+        case = entry.result.eval_id
+        repeated[target, case] += 1
+        if repeated[target, case] > MAX_REPETITIONS:
+            message = (
+                f"{MAX_REPETITIONS:,} results of this case for the target “{target}” come before it, and that is "
+                "the limit of a run; split the file, or give different cases different ids"
+            )
+            raise UnreadableFileError([Problem(message, file, entry.line, case)])
     return by_target
 
 

@@ -573,3 +573,12 @@ def test_costs_of_nothing_stay_known_from_our_own_file():
     values = json.loads(written)
     assert (values["run_cost_usd"], values["evaluation_cost_usd"]) == (0, 0)
     assert values["total_cost_usd"] == 0
+
+
+def test_too_many_results_of_one_case_are_refused_by_line():
+    done = brought_in(*[GOOD, {**GOOD, "target": "other"}] * 1_000)
+    assert [run.repetitions for run in done.runs] == [1_000, 1_000]
+    with pytest.raises(
+        UnreadableFileError, match="line 1001, case C-1: 1,000 results of this case"
+    ):
+        brought_in(*[GOOD] * 1_001)
