@@ -464,46 +464,70 @@ def import_reviews(
 
 
 def _take(run: Run, matched: Sequence[MatchedReview], by: User | None) -> int:
-    """Add the decisions on executions of one run; return how many reviewed verdicts changed."""
-    now, reviewers = database_now(), reviewer_count(run)
-    for entry in sorted(matched, key=lambda entry: entry.review.created_at or now):
-        _enter(entry, reviewers, by)
-        _add(entry, now, by)
-    results = {entry.result.pk: entry.result for entry in matched}
+    """Add the decisions on executions of one run; return how many reviewed verdicts changed.
+
+    The number of statements does not grow with the decisions: others who write wait for this transaction.
+    """
+    now = database_now()
+    entries = sorted(matched, key=lambda entry: entry.review.created_at or now)
+    results = {entry.result.pk: entry.result for entry in entries}
+    _enter(run, entries, by)
+    _add(entries, now, by)
     _, changed = store_consensus(run, results.values(), by=by)
     return changed
 
 
-def _enter(entry: MatchedReview, reviewers: int, by: User | None) -> None:
-    reasons = read_reasons(" ".join(entry.review.reasons)) or (ReviewReason.ASKED_FOR,)
-    ReviewItem.objects.get_or_create(
-        result=entry.result,
-        defaults={
-            "run_id": entry.result.run_id,
-            "reasons": f" {' '.join(reasons)} ",
-            "rank": reasons[0].rank,
-            "sampling_rate": entry.review.sampling_rate,
-            "wanted": reviewers,
-            "added_by": by,
-        },
-    )
-
-
-def _add(entry: MatchedReview, now: datetime, by: User | None) -> None:
-    review = entry.review
-    created = review.created_at or now
-    withdrawn = review.withdrawn_at
-    if entry.is_standing:
-        whose = {"reviewer": entry.member} if entry.member else {"reviewer": None}
-        name = "" if entry.member else review.reviewer
-        standing = Review.objects.standing().filter(
-            result=entry.result, reviewer_name=name, **whose
+def _enter(run: Run, entries: Sequence[MatchedReview], by: User | None) -> None:
+    """Bring executions into the queue, each by its first decision."""
+    results = among({entry.result.pk for entry in entries})
+    queued = set(ReviewItem.objects.filter(result__in=results).values_list("result_id", flat=True))
+    reviewers, items = reviewer_count(run), []
+    for entry in entries:
+        if entry.result.pk in queued:
+            continue
+        queued.add(entry.result.pk)
+        reasons = read_reasons(" ".join(entry.review.reasons)) or (ReviewReason.ASKED_FOR,)
+        items.append(
+            ReviewItem(
+                result=entry.result,
+                run=run,
+                reasons=f" {' '.join(reasons)} ",
+                rank=reasons[0].rank,
+                sampling_rate=entry.review.sampling_rate,
+                wanted=reviewers,
+                added_by=by,
+            )
         )
-        if later := standing.filter(created_at__gt=created).order_by("created_at").first():
-            withdrawn = later.created_at
-        else:
-            standing.update(withdrawn_at=now)
-    Review.objects.create(
+    ReviewItem.objects.bulk_create(items, batch_size=CHUNK)
+
+
+def _add(entries: Sequence[MatchedReview], now: datetime, by: User | None) -> None:
+    """Add decisions in the order they were made; of one person's on one execution the latest stands."""
+    standing: dict[tuple[int, int | str], list[Review]] = defaultdict(list)
+    results = among({entry.result.pk for entry in entries})
+    for earlier in Review.objects.standing().filter(result__in=results):
+        standing[earlier.result_id, earlier.reviewer_id or earlier.reviewer_name].append(earlier)
+    added, replaced = [], set()
+    for entry in entries:
+        review = _review(entry, now, by)
+        added.append(review)
+        if not entry.is_standing:
+            continue
+        theirs = standing[entry.result.pk, entry.who]
+        if later := [one.created_at for one in theirs if one.created_at > review.created_at]:
+            review.withdrawn_at = min(later)
+            continue
+        for earlier in theirs:
+            earlier.withdrawn_at = now
+            replaced.add(earlier.pk)
+        theirs[:] = [review]
+    Review.objects.filter(pk__in=among(replaced - {None})).update(withdrawn_at=now)
+    Review.objects.bulk_create(added, batch_size=CHUNK)
+
+
+def _review(entry: MatchedReview, now: datetime, by: User | None) -> Review:
+    review = entry.review
+    return Review(
         result=entry.result,
         reviewer=entry.member,
         reviewer_name="" if entry.member else review.reviewer,
@@ -519,8 +543,8 @@ def _add(entry: MatchedReview, now: datetime, by: User | None) -> None:
         generation=review.generation
         if review.stale_at and review.generation
         else entry.result.generation,
-        created_at=created,
-        withdrawn_at=withdrawn,
+        created_at=review.created_at or now,
+        withdrawn_at=review.withdrawn_at,
         stale_at=review.stale_at,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
 from runs.engine.plan import read_plan
 from runs.engine.review_rules import LABELS, Consensus, ReviewReason, combine_decisions
 from runs.finishing import renew_figures
-from runs.models.database import database_now, insert_rows
+from runs.models.database import among, database_now, insert_rows
 from runs.models.results import Result, ResultOutput, ResultStatus
 from runs.models.reviews import (
     ENDED,
@@ -522,23 +523,34 @@ def store_consensus(
     it counts reviews. Returns the consensus on the last result, and how many reviewed verdicts changed.
     """
     reviewers, now = reviewer_count(run), database_now()
+    by_id = {result.pk: result for result in results}
+    verdicts: dict[int, list[Verdict]] = {pk: [] for pk in by_id}
+    standing = Review.objects.standing().filter(result__in=among(by_id)).order_by("id")
+    for pk, decided in standing.values_list("result_id", "verdict"):
+        verdicts[pk].append(Verdict(decided))
     entries, cases = [], set()
     consensus = combine_decisions([], reviewers)
-    for result in results:
-        standing = Review.objects.standing().filter(result=result).order_by("id")
-        verdicts = [Verdict(verdict) for verdict in standing.values_list("verdict", flat=True)]
-        consensus = combine_decisions(verdicts, reviewers)
-        items = ReviewItem.objects.filter(result=result)
-        if consensus.is_open:
-            items.update(wanted=consensus.wanted, closed_at=None)
-        else:
-            items.update(wanted=consensus.wanted)
-            items.filter(closed_at=None).update(closed_at=now, **FREE)
+    wanted, changed = (
+        defaultdict[tuple[int, bool], list[int]](list),
+        defaultdict[str, list[int]](list),
+    )
+    for pk, result in by_id.items():
+        consensus = combine_decisions(verdicts[pk], reviewers)
+        wanted[consensus.wanted, consensus.is_open].append(pk)
         verdict = "" if consensus.verdict is None else consensus.verdict.value
         if verdict != result.reviewed_verdict:
-            Result.objects.filter(pk=result.pk).update(reviewed_verdict=verdict)
+            changed[verdict].append(pk)
             entries.append(_override_entry(run, result, verdict, by))
             cases.add(result.case_id)
+    for (number, is_open), ids in wanted.items():
+        items = ReviewItem.objects.filter(result__in=among(ids))
+        if is_open:
+            items.update(wanted=number, closed_at=None)
+        else:
+            items.update(wanted=number)
+            items.filter(closed_at=None).update(closed_at=now, **FREE)
+    for verdict, ids in changed.items():
+        Result.objects.filter(pk__in=among(ids)).update(reviewed_verdict=verdict)
     run.cases.refresh(run.pk, cases)
     AuditEntry.objects.record_many(entries)
     if entries and not run.is_active and counts_reviews(run):
