@@ -169,6 +169,8 @@ class PeopleAgreementDoc(Document):
     """How many results wait for one more reviewer; they are not counted yet."""
     unread: int
     """How many results are left out because the record of their run cannot be read."""
+    metrics_left: int
+    """How many metrics have no subject, as others have labels on more results."""
     subjects: list[SubjectDoc]
     """What people decided: the verdict first, then evaluators, outcomes and metrics."""
 
@@ -206,6 +208,7 @@ def people_agreement(request: Request, slug: str) -> Response:
         later=found.later,
         waiting=found.waiting,
         unread=found.unread,
+        metrics_left=found.metrics_left,
         subjects=[SubjectDoc.make(subject, suite.pk) for subject in found.subjects],
     )
     return Response(document.as_json())

@@ -18,7 +18,7 @@ from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_NAME_LENGTH = 150
 MAX_NOTE_LENGTH = 10_000
-MAX_OUTCOMES = 200
+MAX_OUTCOMES = MAX_LABELS = 200
 MAX_SECONDS = 24 * 3600
 LARGEST = 2**31 - 1
 OUTCOMES = ("met", "missed", "unmarked")
@@ -118,6 +118,8 @@ def _labels(value: Any) -> dict[str, int]:
             raise ValueError('is not JSON such as {"tone": 4}') from error
     if not isinstance(value, Mapping):
         raise ValueError('is not an object such as {"tone": 4}')
+    if len(value) > MAX_LABELS:
+        raise ValueError(f"has {len(value):,} labels, and {MAX_LABELS} is the limit")
     whole = _whole(0, int(LABELS[-1]))
     return {_text(1_000)(key): whole(label) for key, label in value.items()}
 

@@ -115,7 +115,7 @@ class PeopleDecisions:
     Of the `results`, `blind` were decided without sight of the automatic verdict; `unasked` have a second opinion
     that nobody had asked for; `waiting` wait for one more reviewer because the others differ, so nobody sees them
     yet. `unread` are of runs whose record cannot be read. `later` decisions came after those that count: to break a
-    tie, or unasked.
+    tie, or unasked. `metrics_left` are too many to be measured.
     """
 
     subjects: Sequence[DecidedSubject]
@@ -126,6 +126,7 @@ class PeopleDecisions:
     later: int
     waiting: int
     unread: int
+    metrics_left: int
 
     def subject(self, by: str, path: str) -> DecidedSubject:
         """Return the subject, the verdict where there is none of this name."""
@@ -171,7 +172,8 @@ def people_decisions(suite: Suite, span: RunScope | None = None) -> PeopleDecisi
         subjects.append(DecidedSubject(EVALUATOR, path, _decide(by_id, opinions, scored, machine)))
     if outcomes := list(_outcomes(rows, opinions)):
         subjects.append(DecidedSubject(OUTCOMES, "", outcomes, MARKS))
-    subjects += _metrics(by_id, opinions)
+    metrics, metrics_left = _metrics(by_id, opinions)
+    subjects += metrics
     several = [row for row in rows if len(opinions[row.pk].reviews) >= FEWEST_DECISIONS]
     standing = Count(
         "result__reviews",
@@ -190,6 +192,7 @@ def people_decisions(suite: Suite, span: RunScope | None = None) -> PeopleDecisi
         later=sum(max(len(entry.reviews) - entry.asked, 0) for entry in opinions.values()),
         waiting=waiting.count(),
         unread=len(every) - len(rows),
+        metrics_left=metrics_left,
     )
 
 
@@ -258,15 +261,24 @@ def _outcomes(rows: Sequence[Result], opinions: Mapping[int, _Opinions]) -> Iter
             )
 
 
+# A file of reviews may name any, and the figures of each are drawn again 2,000 times.
+MAX_METRICS = 100
+
+
 def _metrics(
     rows: Mapping[int, Result], opinions: Mapping[int, _Opinions]
-) -> Iterator[DecidedSubject]:
+) -> tuple[list[DecidedSubject], int]:
+    """Return the metrics that people labelled on the most results, and how many others there are."""
     by_metric: dict[str, dict[int, dict[str, str]]] = {}
     for pk, entry in opinions.items():
         for name, review in entry.reviews.items():
             for key, label in review.metric_labels.items():
                 by_metric.setdefault(key, {}).setdefault(pk, {})[name] = str(label)
     judged = metric_scores(rows) if by_metric else {}
-    for key in sorted(by_metric):
+    usual = sorted(by_metric, key=lambda key: (-len(by_metric[key]), key))
+    subjects = []
+    for key in sorted(usual[:MAX_METRICS]):
         machine = {pk: labels.get(key, "") for pk, labels in judged.items()}
-        yield DecidedSubject(METRIC, key, _decide(rows, opinions, by_metric[key], machine), LABELS)
+        decided = _decide(rows, opinions, by_metric[key], machine)
+        subjects.append(DecidedSubject(METRIC, key, decided, LABELS))
+    return subjects, max(0, len(usual) - MAX_METRICS)

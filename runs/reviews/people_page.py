@@ -31,6 +31,7 @@ from runs.reviews.judge_agreement import (
     mixture_text,
 )
 from runs.reviews.people import (
+    MAX_METRICS,
     Decided,
     DecidedSubject,
     PeopleDecisions,
@@ -273,6 +274,11 @@ def _sentences(decisions: PeopleDecisions) -> Iterator[str]:
         yield (
             f"{counted(decisions.waiting, 'result')} {'waits' if decisions.waiting == 1 else 'wait'} for one more "
             "reviewer and will be counted after that decision."
+        )
+    if decisions.metrics_left:
+        yield (
+            f"Only the {MAX_METRICS} metrics with labels on the most results have figures; "
+            f"{counted(decisions.metrics_left, 'other')} {'is' if decisions.metrics_left == 1 else 'are'} left out."
         )
 
 

@@ -13,15 +13,19 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import Verdict
+from runs.formats.reviews import read_reviews
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.temporary import ReviewUpload
 from runs.results.result_state import result_url
+from runs.reviews.files import import_reviews
 from runs.reviews.judge_agreement import suite_agreement
 from runs.reviews.services import ReviewDecision, decide, undo
 from runs.reviews.views import StoreReviewsForm
@@ -339,3 +343,37 @@ def test_a_file_that_a_newer_one_displaces_meanwhile_is_not_found(
 
     monkeypatch.setattr(StoreReviewsForm, "is_valid", displace_then_validate)
     assert editor.post(address, {"leave_out": "on"}).status_code == 404
+
+
+def test_statements_do_not_grow_with_the_decisions_of_a_file(editor: Client) -> None:
+    """Others who write wait for the transaction that stores them."""
+    counts = []
+    for results, slug in ((2, "few"), (40, "many")):
+        queued_run(["borderline"] * results, slug=slug, review_reviewers=2)
+        lines = [
+            line(suite=slug, case=f"C-{number:03}", reviewer=name, verdict=verdict)
+            for number in range(1, results + 1)
+            for name, verdict in (("Berg", "fail"), ("Lund", "pass"), ("Berg", "pass"))
+        ]
+        with CaptureQueriesContext(connection) as statements:
+            done = import_reviews("\n".join(lines).encode(), file="r.jsonl", by=None)
+        assert (done.added, done.changed) == (3 * results, results)
+        counts.append(len(statements))
+    # A statement of SQLite takes only so many values.
+    assert counts[1] <= counts[0] + 2
+    reviews = Review.objects.filter(result__run__suite__slug="many")
+    assert reviews.standing().count() == 80
+    assert (
+        reviews.filter(reviewer_name="Berg", verdict="fail").exclude(withdrawn_at=None).count()
+        == 40
+    )
+    assert not ReviewItem.objects.filter(closed_at=None).exists()
+
+
+def test_more_labels_than_any_judge_has_metrics_are_refused() -> None:
+    labels = {f"metric {number}": 3 for number in range(201)}
+    [rejected] = read_reviews(line(metric_labels=labels).encode()).rejected
+    assert (rejected.column, rejected.reason) == (
+        "metric_labels",
+        "has 201 labels, and 200 is the limit",
+    )

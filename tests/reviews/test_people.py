@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from evaluators.scoring.types import Verdict
 from runs.engine.review_rules import VERDICTS as VERDICTS_IN_ORDER
 from runs.models.results import Result
+from runs.models.reviews import Review
 from runs.models.runs import Run
 from runs.reviews.people_page import SubjectRow
 from runs.reviews.reliability import DecidedUnit, measure_people
@@ -207,3 +208,23 @@ def test_second_opinions_that_nobody_asked_for_and_an_empty_page(viewer_client: 
         "1 decision came after those that count, to break a tie or unasked: it is left out" in said
     )
     assert "broke a tie" not in said
+
+
+def test_only_the_metrics_with_the_most_labels_have_figures(
+    run: Run, viewer_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of reviews may name thousands, and the figures of each are drawn again 2,000 times."""
+    for review in Review.objects.all():
+        review.metric_labels = {"tone": 4, "aim": 3} | {f"m{review.pk}": 1}
+        review.save(update_fields=["metric_labels"])
+    monkeypatch.setattr("runs.reviews.people.MAX_METRICS", 2)
+    monkeypatch.setattr("runs.reviews.people_page.MAX_METRICS", 2)
+    address = "suites/support/agreement/people"
+    found = get(viewer_client, f"/api/{address}", "/api/suites/{slug}/agreement/people")
+    metrics = [row for row in found["subjects"] if row["kind"] == "metric"]
+    assert ([row["name"] for row in metrics], found["metrics_left"]) == (["aim", "tone"], 16)
+    words = page_words(viewer_client, PAGE)
+    assert (
+        "Only the 2 metrics with labels on the most results have figures; 16 others are left out."
+        in words
+    )
