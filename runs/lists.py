@@ -28,6 +28,8 @@ MAX_PLACE_LENGTH = 1000
 # Several runs by their names, joined by commas.
 MAX_RUN_NAMES_LENGTH = 1500
 PAGE_SIZE = 50
+# Tags may be tens of thousands.
+MAX_OPTIONS = 500
 NUL = "\0"
 # Times outside these years cannot be stored in every time zone.
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
@@ -448,13 +450,20 @@ class ListQuery:
         all: str = "",
         id: str = "",
     ) -> Control:
-        """Return the field to choose one of several values, or `all` of them."""
+        """Return the field to choose one of several values, or `all` of them.
+
+        Of very many it has the first, as the text of `all` says, and the chosen one.
+        """
         param = self.params()[field]
-        pairs = [("", all)] if all else []
-        pairs += [(str(value), text) for value, text in options]
+        offered = [(str(value), text) for value, text in options]
         value = getattr(self, field)
         chosen = "" if value is None else param.type.write(value)
-        return Control(param.name, label, chosen, tuple(pairs), id)
+        listed = offered[:MAX_OPTIONS]
+        if len(offered) > MAX_OPTIONS:
+            listed += [pair for pair in offered[MAX_OPTIONS:] if pair[0] == chosen]
+            all = f"{all}, first {MAX_OPTIONS} of {len(offered):,}" if all else ""
+        pairs = (("", all), *listed) if all else tuple(listed)
+        return Control(param.name, label, chosen, pairs, id)
 
     def search_box(self, field: str, label: str, id: str = "") -> Control:
         """Return the field for a search."""

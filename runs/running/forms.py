@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
@@ -430,6 +431,7 @@ def _run(suite: Suite, number: Any) -> Run | None:
 
 ALL, BY_TAG, FAILED = "all", "tag", "failed:"
 MAX_SHOWN_LENGTH = 60
+MAX_LISTED_TAGS = 500
 MAX_KEYS_LENGTH = 4_000_000
 
 
@@ -478,6 +480,12 @@ class CaseChoiceForm(forms.Form):
         for tags, total, _ in self._by_tags:
             counts.update(dict.fromkeys(tags, total))
         return dict(counts.most_common())
+
+    @property
+    def listed_tags(self) -> dict[str, int]:
+        """Return the most frequent tags, and the ticked ones, with their counts."""
+        listed = dict(islice(self.tags.items(), MAX_LISTED_TAGS))
+        return listed | {tag: self.tags[tag] for tag in self.chosen_tags & self.tags.keys()}
 
     @cached_property
     def chosen_tags(self) -> set[str]:

@@ -132,6 +132,16 @@ def test_chips_and_heads_lead_where_they_say() -> None:
     assert (name.direction, name.url) == ("", "?color=red&on=4&sort=-name")
 
 
+def test_of_very_many_options_the_first_and_the_chosen_are_offered() -> None:
+    rooms = [(f"room {number}", f"Room {number}") for number in range(2_000)]
+    control = BoxQuery(room="room 1500").select("room", "Room", rooms, "All rooms")
+    assert control.options[:2] == (("", "All rooms, first 500 of 2,000"), ("room 0", "Room 0"))
+    assert control.options[-2:] == (("room 499", "Room 499"), ("room 1500", "Room 1500"))
+    assert control.value == "room 1500"
+    few = BoxQuery(room="room 1").select("room", "Room", rooms[:2], "All rooms")
+    assert few.options == (("", "All rooms"), *rooms[:2])
+
+
 def test_a_page_past_the_end_is_the_last_one() -> None:
     page = lists.numbered_page(range(25), BoxQuery(color="red", page=9), 10)
     assert (list(page.rows), page.first, page.last, page.pages) == ([20, 21, 22, 23, 24], 21, 25, 3)

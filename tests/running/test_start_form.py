@@ -138,6 +138,24 @@ def test_a_form_is_filled_in_with_all_an_address_names(
     assert 'value="2.5"' in page
 
 
+def test_of_many_tags_the_most_frequent_and_the_ticked_are_listed(
+    editor_client: Client, suite: Suite, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_case(suite=suite, key="C", tags=["refunds", "rare"])
+    monkeypatch.setattr("runs.running.forms.MAX_LISTED_TAGS", 1)
+    page = editor_client.get(at(suite)).content.decode()
+    assert [tag for tag in ("refunds", "delivery", "rare") if f'value="{tag}"' in page] == [
+        "refunds"
+    ]
+    assert "The most frequent 1 of 3 tags" in page
+
+    page = editor_client.get(at(suite), {"cases": "tag", "tag": "rare"}).content.decode()
+    assert 'value="rare"' in page
+
+    editor_client.post(at(suite), filled(suite, target, cases="tag", tag=["delivery"]))
+    assert suite.runs.get().case_count == 1
+
+
 def test_a_tag_chooses_the_cases(editor_client: Client, suite: Suite, target: Target) -> None:
     editor_client.post(at(suite), filled(suite, target, cases="tag", tag=["refunds"]))
     assert [r.case.key for r in Run.objects.get().results.all()] == ["A"]
