@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -90,16 +91,20 @@ def claim_results(
     now: datetime,
     owner_id: str = "",
     stored_sizes: StoredSizes | None = None,
+    holds_none: bool = True,
 ) -> list[Claim]:
     """Lease up to `most` waiting results of a run to the holder of the token, in suite order.
 
     It leases none when the run is over or belongs to another owner; the owner id of workers is "". With
     `stored_sizes`, which returns the bytes of their stored outputs by result, it leases only as many as fit into
-    memory together, and at least one.
+    memory together, and at least one. A result that one more lost worker would make an error is leased after
+    others, and alone, to a worker that holds none.
     """
-    owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
-        rows = _waiting_rows(run_id, owned, most)
+        rows = _waiting_rows(run_id, owner_id, most)
+        suspects = _suspects(rows)
+        alone = rows[:1] if holds_none else []
+        rows = [row for row in rows if row["id"] not in suspects] or alone
         sizes = stored_sizes([row["id"] for row in rows]) if stored_sizes and rows else {}
         rows = rows[: _how_many_fit([sizes.get(row["id"], 0) for row in rows])]
         _lease(rows, token=token, now=now)
@@ -108,7 +113,30 @@ def claim_results(
     return [_claim(row, by_id[row["case_id"]], sizes.get(row["id"], 0)) for row in rows]
 
 
-def _waiting_rows(run_id: int, owned: QuerySet[Run], most: int) -> list[dict[str, Any]]:
+def waits_alone(run_id: int, owner_id: str = "") -> bool:
+    """Tell whether the next waiting result of an active run is one to execute alone."""
+    with transaction.atomic():
+        return bool(_suspects(_waiting_rows(run_id, owner_id, 1)))
+
+
+# A result that is lost so often with its worker becomes an error. Only it itself is known to end workers if the last
+# one executed nothing else of the run.
+MAX_ATTEMPTS = 3
+WORKER_LOST, LEASE_LOST = "worker lost", "lease ran out"
+
+
+def _suspects(rows: Iterable[Mapping[str, Any]]) -> set[int]:
+    """Return those of waiting results that one more lost worker would make an error; no query if all are new."""
+    again = {row["id"]: row["generation"] for row in rows if row["attempt"] >= MAX_ATTEMPTS - 1}
+    if not again:
+        return set()
+    lost = Attempt.objects.filter(result__in=among(again), reason=WORKER_LOST).order_by()
+    losses = Counter(lost.values_list("result_id", "generation"))
+    return {pk for pk, known in again.items() if losses[pk, known] >= MAX_ATTEMPTS - 1}
+
+
+def _waiting_rows(run_id: int, owner_id: str, most: int) -> list[dict[str, Any]]:
+    owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     return list(
         Result.objects.ready()
         .filter(Exists(owned), run_id=run_id)
@@ -152,9 +180,6 @@ def _claim(row: dict[str, Any], case: Case, stored_size: int) -> Claim:
 def held_results(run_id: int, token: str) -> QuerySet[Result]:
     """Return the results of a run that the holder of the token has leased."""
     return Result.objects.filter(run_id=run_id, status=ResultStatus.RUNNING, lease_token=token)
-
-
-WORKER_LOST, LEASE_LOST = "worker lost", "lease ran out"
 
 
 def note_return(lost: Sequence[Claim]) -> None:
@@ -293,6 +318,7 @@ def claim_jobs(
         now=database_now(),
         owner_id=work.owner_id,
         stored_sizes=partial(stored_sizes, work),
+        holds_none=not held,
     )
     stored = stored_outputs(work, {claim.result_id: claim.case for claim in claims})
     # Only an earlier claim of the same generation can have left replies.

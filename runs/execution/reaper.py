@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from evaluators.models import SlotLease
 from evaluators.sandbox.processes import is_dead, process_name
-from runs.execution.claims import LEASE_LOST, RELEASED, WORKER_LOST
+from runs.execution.claims import LEASE_LOST, MAX_ATTEMPTS, RELEASED, WORKER_LOST
 from runs.execution.database import is_temporary, note_error
 from runs.execution.shared_limits import forget_slot_leases, forget_starts
 from runs.exports.services import reap_exports
@@ -60,7 +60,6 @@ logger = logging.getLogger(__name__)
 # A command line or a rescoring without a heartbeat for this long is abandoned.
 SILENCE = 2 * LEASE
 FORGET_WORKERS_AFTER = timedelta(hours=1)
-MAX_ATTEMPTS = 3
 # A worker on a busy machine may stand still for a while. One that a result stops does so each time.
 MAX_LEASES = 10
 END_SESSIONS = """

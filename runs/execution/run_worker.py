@@ -36,6 +36,7 @@ from runs.execution.claims import (
     claim_jobs,
     release_held,
     time_since_boot,
+    waits_alone,
 )
 from runs.execution.database import (
     DatabaseThread,
@@ -153,17 +154,19 @@ def release_run(run_id: int) -> None:
 
 def _work(slot: RunSlot, owner_id: str = "") -> None:
     try:
-        _execute_run(slot, owner_id)
+        while _execute_run(slot, owner_id):
+            pass
     except Exception as error:
         _after_crash(slot.run_id, error)
         raise
 
 
-def _execute_run(slot: RunSlot, owner_id: str) -> None:
+def _execute_run(slot: RunSlot, owner_id: str) -> bool:
+    """Execute results until none is left to claim, and tell whether one waits that is executed alone."""
     run_id = slot.run_id
     run = with_live_connection(Run.objects.filter(id=run_id, owner_id=owner_id).first)
     if run is None or not run.is_active:
-        return
+        return False
     with_live_connection(lambda: begin_run(run_id, now=database_now()))
     with_live_connection(lambda: run.refresh_from_db(fields=["started_at"]))
     try:
@@ -171,10 +174,13 @@ def _execute_run(slot: RunSlot, owner_id: str) -> None:
     except (DomainError, ValueError, KeyError, TypeError) as error:
         logger.exception("Run %s cannot be executed", run_id)
         _fail(run_id, f"The run cannot be executed: {error}")
-        return
+        return False
     with _registered(run_id) as token:
-        ended = _run_loop(work, token, slot)
-    with_live_connection(lambda: _conclude(work, *ended))
+        run_loop, state = _run_loop(work, token, slot)
+    with_live_connection(lambda: _conclude(work, run_loop, state))
+    if run_loop.is_draining:
+        return False
+    return with_live_connection(partial(waits_alone, run_id, owner_id))
 
 
 def with_live_connection(function: Callable[[], Value]) -> Value:

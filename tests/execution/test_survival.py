@@ -17,7 +17,7 @@ from evaluators.models import LanguageModel
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution import reaper, result_writer, run_worker
 from runs.execution.active_runs import ActiveRuns
-from runs.execution.claims import claim_results, renew_leases
+from runs.execution.claims import claim_results, renew_leases, waits_alone
 from runs.execution.reaper import reap, register_worker, unregister_worker
 from runs.execution.run_worker import work_on_run
 from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
@@ -41,11 +41,19 @@ def statuses(run):
     return list(run.results.values_list("status", flat=True))
 
 
-def lose(run, *, token, worker="elsewhere/x/1/1"):
-    """Claim one result for a worker that then dies."""
+def lose(run, *, token, worker="elsewhere/x/1/1", most=1):
+    """Claim one result, or more, for a worker that then dies."""
     now = timezone.now()
     RunWorker.objects.create(run=run, token=token, worker=worker, started_at=now, heartbeat_at=now)
-    return claim_results(run.pk, token=token, most=1, now=now)
+    return claim_results(run.pk, token=token, most=most, now=now)
+
+
+def lose_twice(run, *, most):
+    """Lose the same results with two workers."""
+    Run.objects.filter(pk=run.pk).update(status="running")
+    for number in range(2):
+        assert len(lose(run, token=f"dead-{number}", most=most)) == most
+        reap(now=timezone.now() + LATER)
 
 
 def test_an_expired_lease_is_returned_and_the_attempt_kept(start_recorded):
@@ -78,6 +86,52 @@ def test_a_result_that_lost_three_workers_is_an_error_and_the_run_ends(start_rec
     assert (result.status, result.error_stage, result.score) == ("error", "worker", None)
     assert result.error.startswith("worker lost")
     assert Attempt.objects.count() == 3
+
+
+def test_a_result_that_ends_its_workers_makes_no_error_of_those_beside_it(start_recorded):
+    run = start_recorded("a refund", "a refund", "a refund", "a refund")
+    lose_twice(run, most=3)
+
+    # The new one, and then, once nothing else is held, one at a time.
+    [new] = claim_results(run.pk, token="third", most=9, now=timezone.now())
+    assert claim_results(run.pk, token="third", most=9, now=timezone.now(), holds_none=False) == []
+    assert [claim.result_id for claim in lose(run, token="last", most=9)] == [
+        run.results.first().pk
+    ]
+    reap(now=timezone.now() + LATER)
+
+    assert new.result_id == run.results.last().pk
+    assert statuses(run) == ["error", "pending", "pending", "pending"]
+    assert run.results.first().error == "worker lost: 3 workers ended while they executed this"
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 4, 3, 1)
+
+
+def test_results_that_lost_two_workers_are_executed_one_after_the_other(start_chat, model_server):
+    model_server.behave(then=good())
+    run = start_chat(4, concurrency=4)
+    lose_twice(run, most=4)
+
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 4, 4, 0)
+    assert model_server.most_in_flight == 1
+    assert costs(run) == ledger(run)
+
+
+def test_a_run_that_is_stopped_executes_no_more_of_what_lost_two_workers(start_recorded):
+    run = start_recorded("a refund", "a refund")
+    lose_twice(run, most=2)
+    stop_run(Run.objects.get(), stopped_by=None)
+
+    work_on_run(run.pk)
+    assert not waits_alone(run.pk)
+    assert counts(run)[0] == "stopped"
+
+    resume_run(Run.objects.get(), resumed_by=None)
+    assert waits_alone(run.pk)
+    assert not waits_alone(run.pk, "a command line")
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 2, 2, 0)
 
 
 def test_a_result_is_no_error_because_busy_workers_stood_still_and_came_back(start_recorded):
