@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Count, F, Q, Sum
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from evaluators.templatetags.figures import counted
 from runs.engine.plan import JUDGED_AGAIN
-from runs.models.database import TextBytes, database_now
+from runs.models.database import TextBytes, among, database_now, update_rows
 from runs.models.removals import RemovalPart, RetentionRule
 from runs.models.results import (
     Artifact,
@@ -46,8 +47,8 @@ TEXTS: Mapping[str, Mapping[Any, tuple[str, ...]]] = {
 }
 FILES = "files"
 PARTS = (*TEXTS, FILES)
-# A page measures this many results at most: half a second.
-MEASURED_AT_ONCE = 40_000
+# A page measures this many results at most: half a second. Each run takes as long as some results, however few it has.
+MEASURED_AT_ONCE, RESULTS_A_RUN = 40_000, 20
 
 
 class StoredLength(TextBytes):
@@ -82,7 +83,8 @@ class Selection:
 
 def select_runs(suite: Suite, **which: Any) -> list[Run]:
     """Return runs of a suite by their columns, newest first, without their long columns."""
-    runs = Run.objects.filter(suite=suite, **which).select_related("suite")
+    # They share the suite, which is read once.
+    runs = Run.objects.filter(suite=suite, **which).prefetch_related("suite")
     return list(runs.defer(*HEAVY_RUN_COLUMNS).order_by("-number"))
 
 
@@ -129,37 +131,47 @@ def stored_data(runs: Sequence[Run]) -> StoredData:
 
 
 def measure_runs(runs: Iterable[Run]) -> None:
-    """Measure ended runs that were not measured since they ended, up to a number of results.
+    """Measure ended runs that were not measured since they ended, up to a number of results and of runs.
 
-    A run that is still unmeasured afterwards has no `stored_bytes`.
+    A run that is still unmeasured afterwards has no `stored_bytes`. The number of queries does not grow with the
+    runs, except for those that left files.
     """
-    room = MEASURED_AT_ONCE
+    room, chosen = MEASURED_AT_ONCE, []
     for run in runs:
         if run.measured_at and run.finished_at and run.measured_at >= run.finished_at:
             continue
         run.stored_bytes = None
-        if room < run.execution_count and room < MEASURED_AT_ONCE:
+        cost = max(run.execution_count, RESULTS_A_RUN)
+        if room < cost and room < MEASURED_AT_ONCE:
             continue
-        room -= run.execution_count
-        run.stored_bytes, run.measured_at = _measure(run), database_now()
-        if not run.is_active:
-            Run.objects.filter(pk=run.pk).update(
-                stored_bytes=run.stored_bytes, measured_at=run.measured_at
-            )
+        room -= cost
+        chosen.append(run)
+    if not chosen:
+        return
+    sizes, now = _measure([run.pk for run in chosen]), database_now()
+    for run in chosen:
+        run.stored_bytes, run.measured_at = sizes[run.pk], now
+    rows = [(run.stored_bytes, now, run.pk) for run in chosen if not run.is_active]
+    with transaction.atomic():
+        update_rows(Run, ("stored_bytes", "measured_at"), rows, key=("id",))
 
 
-def _measure(run: Run) -> dict[str, int]:
-    sizes = dict.fromkeys(PARTS, 0)
+def _measure(runs: Sequence[int]) -> Mapping[int, dict[str, int]]:
+    """Return the bytes of each run by part."""
+    sizes = {run: dict.fromkeys(PARTS, 0) for run in runs}
     for part, tables in TEXTS.items():
         for model, columns in tables.items():
             lengths = [Coalesce(StoredLength(F(column)), 0) for column in columns]
             total: Any = sum(lengths[1:], start=lengths[0])
-            rows = model.objects.filter(result__run=run).order_by()
-            sizes[part] += rows.aggregate(total=Sum(total, default=0))["total"]
-    shas = Artifact.objects.filter(result__run=run).order_by().values("content")
-    sizes[FILES] = FileContent.objects.filter(pk__in=shas).aggregate(total=Sum("size", default=0))[
-        "total"
-    ]
+            rows = model.objects.filter(result__run__in=among(runs)).order_by()
+            for run, size in rows.values_list("result__run").annotate(total=Sum(total)):
+                sizes[run][part] += size
+    left = Artifact.objects.filter(result__run__in=among(runs)).order_by()
+    for run in left.values_list("result__run", flat=True).distinct():
+        # A file that several results of the run left counts once.
+        shas = Artifact.objects.filter(result__run=run).order_by().values("content")
+        files = FileContent.objects.filter(pk__in=shas).aggregate(total=Sum("size", default=0))
+        sizes[run][FILES] = files["total"]
     return sizes
 
 
@@ -346,9 +358,13 @@ def due_removals(*, now: datetime, suite: Suite | None = None) -> tuple[DueRemov
     for part in (RemovalPart.DETAILS, RemovalPart.OUTPUTS):
         groups = [runs for (_, due_part), runs in due.items() if due_part == part]
         holds = find_holds([run for runs in groups for run in runs], part, now=now)
+        suites = {run.pk: run.suite_id for runs in groups for run in runs}
+        of_suite: dict[int, list[Hold]] = defaultdict(list)
+        for hold in holds:
+            for suite_id in dict.fromkeys(suites[pk] for pk in hold.runs):
+                of_suite[suite_id].append(hold)
         for runs in groups:
-            ids = {run.pk for run in runs}
-            own = tuple(hold for hold in holds if ids & set(hold.runs))
+            own = tuple(of_suite[runs[0].suite_id])
             held = {pk for hold in own for pk in hold.runs}
             free = tuple(run for run in runs if run.pk not in held)
             removals.append(DueRemoval(runs[0].suite, part, free, own))
@@ -367,7 +383,8 @@ def _old_runs(
     )
     if suite is not None:
         old = old.filter(suite=suite)
-    return old.select_related("suite").defer(*HEAVY_RUN_COLUMNS).order_by("-number")
+    # Many runs share few suites, each of which is read once.
+    return old.prefetch_related("suite").defer(*HEAVY_RUN_COLUMNS).order_by("-number")
 
 
 def _due_part(run: Run, rule: RetentionRule, *, now: datetime) -> RemovalPart | None:

@@ -26,7 +26,9 @@ from runs.models.results import (
     ResultOutput,
 )
 from runs.models.runs import ALL_ALIKE, Run
+from runs.models.sharing import ShareLink
 from runs.models.suites import FileContent, Suite
+from runs.retention import queries
 from runs.retention.queries import Selection, due_removals, measure_runs
 from runs.retention.services import (
     BASELINE_GONE,
@@ -434,3 +436,52 @@ def test_disk_use_is_measured_once_for_each_end_of_a_run(admin_client: Client) -
     measure_runs([again])
     assert again.stored_bytes is not None
     assert again.stored_bytes["outputs"] == run.stored_bytes["outputs"] + len(SECRET)
+
+
+def test_many_small_runs_are_measured_together(
+    django_assert_max_num_queries: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = make_suite()
+    runs = [old_run(days=40, suite=suite) for _ in range(6)]
+    measure_runs(runs[:1])
+    Artifact.objects.all().delete()
+    again = list(Run.objects.order_by("pk"))
+    with django_assert_max_num_queries(12):
+        measure_runs(again)
+    sizes = {run.stored_bytes["outputs"] for run in again if run.stored_bytes}
+    assert (len(sizes), sizes.pop() > 0) == (1, True), "each has its own, not those of all"
+    kept = {run.pk: run.stored_bytes for run in again}
+    assert {run.pk: run.stored_bytes for run in Run.objects.all()} == kept
+
+    # A run with few results takes as long to store as some of them.
+    monkeypatch.setattr(queries, "MEASURED_AT_ONCE", 3 * queries.RESULTS_A_RUN)
+    Run.objects.update(measured_at=None)
+    again = list(Run.objects.order_by("pk"))
+    measure_runs(again)
+    assert [run.stored_bytes is None for run in again] == [False] * 3 + [True] * 3
+
+
+def test_holds_are_those_of_the_suite_however_many_suites_there_are() -> None:
+    RetentionRule.objects.create(suite=None, outputs_days=30)
+    runs = [old_run(days=40, suite=make_suite()) for _ in range(3)]
+    for run in runs[:2]:
+        run.suite.baseline_run = run
+        run.suite.save()
+    both = [runs[1].pk, runs[2].pk]
+    ShareLink.objects.create(
+        token_hash="a" * 64,
+        kind="comparison",
+        title="Before launch",
+        detail_level="figures",
+        sources={"runs": both},
+        frozen={},
+    )
+    found = {
+        due.suite.pk: ([hold.runs for hold in due.holds], len(due.runs))
+        for due in due_removals(now=database_now())
+    }
+    assert found == {
+        runs[0].suite_id: ([(runs[0].pk,)], 0),
+        runs[1].suite_id: ([(runs[1].pk,), tuple(both)], 0),
+        runs[2].suite_id: ([tuple(both)], 0),
+    }
