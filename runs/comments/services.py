@@ -6,11 +6,13 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q, Sum
+from django.db.models.functions import Length
 
 from evaluators.models import AuditEntry
 from evaluators.reading.json import storable
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import thousands
 from runs.comments.queries import Subject, comment_subject, members
 from runs.comments.text import mentioned_names
 from runs.models.comments import Comment, Mention
@@ -20,6 +22,8 @@ from runs.requests import CHANGE_MEMBERS
 MAX_LENGTH = 5_000
 MAX_MENTIONS = 20
 MAX_REPLIES = 100
+# Of a comment and its replies together: a page shows ten of these threads whole.
+MAX_THREAD_LENGTH = 50_000
 GONE = "This comment was deleted meanwhile."
 
 
@@ -38,13 +42,14 @@ class CommentChangedError(DomainError):
 def add_comment(subject: Subject, text: str, *, by: User, parent: Comment | None = None) -> Comment:
     """Add a comment, or a reply to one, and return it; the members it mentions will see it.
 
-    Raises CommentRefusedError for too many mentions or replies, CommentChangedError where the comment that it
+    Raises CommentRefusedError for too many mentions, replies or characters, CommentChangedError where the comment that it
     replies to was deleted.
     """
     mentioned = _mentioned(text, by)
     with transaction.atomic():
         if parent is not None:
             _check_parent(parent)
+            _check_thread(parent.pk, text)
         comment = Comment.objects.create(
             **subject.columns,
             generation=subject.generation(),
@@ -72,15 +77,28 @@ def _check_parent(parent: Comment) -> None:
         )
 
 
+def _check_thread(root_id: int, text: str, *, instead_of: int = 0) -> None:
+    """Refuse a text that would make a thread too long, with which one of its comments is replaced or a new one added."""
+    others = Comment.objects.filter(Q(pk=root_id) | Q(parent=root_id)).exclude(pk=instead_of)
+    length = others.aggregate(length=Sum(Length("text"), default=0))["length"] + len(text)
+    if length > MAX_THREAD_LENGTH:
+        raise CommentRefusedError(
+            f"A comment and its replies have at most {thousands(MAX_THREAD_LENGTH)} characters together, and these "
+            f"would have {thousands(length)}. Write a new comment."
+        )
+
+
 def edit_comment(comment: Comment, text: str, *, revision: int, by: User) -> None:
     """Change the text of one's own comment that had this revision when it was shown.
 
-    Raises CommentChangedError where it has another one now, CommentRefusedError for another member's comment or
-    too many mentions.
+    Raises CommentChangedError where it has another one now, CommentRefusedError for another member's comment, too
+    many mentions, and a longer text that makes its thread too long.
     """
     _check_author(comment, by)
     mentioned = _mentioned(text, by)
     with transaction.atomic():
+        if len(text) > len(comment.text):
+            _check_thread(comment.parent_id or comment.pk, text, instead_of=comment.pk)
         seen = Comment.objects.filter(pk=comment.pk, revision=revision, deleted_at=None)
         if not seen.update(
             text=storable(text), revision=F("revision") + 1, edited_at=database_now()

@@ -327,6 +327,25 @@ def test_a_thread_has_an_end(result: Result, viewer: User, monkeypatch: pytest.M
         add_comment(subject, "Three", by=viewer, parent=root)
 
 
+def test_a_thread_has_only_so_many_characters_so_that_its_page_stays_small(
+    result: Result, viewer: User, editor: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MAX_THREAD_LENGTH", 20)
+    subject = result_subject(result, result.run)
+    root = add_comment(subject, "a" * 8, by=viewer)
+    reply = add_comment(subject, "b" * 8, by=editor, parent=root)
+    with pytest.raises(CommentRefusedError, match="at most 20 characters together.*would have 21"):
+        add_comment(subject, "c" * 5, by=viewer, parent=root)
+    with pytest.raises(CommentRefusedError, match="would have 21"):
+        edit_comment(reply, "b" * 13, revision=reply.revision, by=editor)
+    with pytest.raises(CommentRefusedError, match="would have 21"):
+        edit_comment(root, "a" * 13, revision=root.revision, by=viewer)
+    edit_comment(reply, "b" * 12, revision=reply.revision, by=editor)
+    monkeypatch.setattr(services, "MAX_THREAD_LENGTH", 5)
+    edit_comment(root, "a" * 7, revision=root.revision, by=viewer)
+    assert add_comment(subject, "d" * 8, by=viewer).text == "d" * 8, "another comment has its own"
+
+
 def test_comments_go_with_their_run_its_details_and_their_author(
     suite: Suite, run: Run, result: Result, viewer: User, editor: User, admin: User
 ) -> None:
