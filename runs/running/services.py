@@ -131,6 +131,8 @@ MAX_CONCURRENCY = 200
 MAX_REPETITIONS = 100
 # All that are started together are stored in one transaction, during which others wait to write on SQLite.
 MAX_EXECUTIONS = 100_000
+# The page of a campaign shows each of its runs, and all of them are stored in one transaction.
+MAX_CAMPAIGN_RUNS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,6 +419,11 @@ def start_campaign(
     chosen = list({target.pk: target for target in targets}.values())
     if not chosen:
         raise NoTargetError("No target is named. Choose at least one.")
+    if len(chosen) > MAX_CAMPAIGN_RUNS:
+        raise CannotStartError(
+            f"That would be {thousands(len(chosen))} runs; up to {MAX_CAMPAIGN_RUNS} are started together. "
+            "Choose fewer targets."
+        )
     with transaction.atomic():
         # A form that is sent twice at the same time waits here and then finds the first one's runs.
         lock_suite(suite)

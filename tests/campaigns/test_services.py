@@ -8,6 +8,7 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite
+from runs.running import services
 from runs.running.services import rename_campaign, start_campaign, stop_campaign
 from tests.support.factories import make_case, make_suite, make_target, make_user
 from tests.support.trees import CHECK, tree
@@ -41,6 +42,17 @@ def test_one_target_that_cannot_run_starts_none(suite: Suite) -> None:
     assert not Campaign.objects.exists()
     with pytest.raises(DomainError, match="No target is named"):
         start_campaign(suite=suite, targets=[], started_by=None)
+
+
+def test_more_runs_than_a_page_shows_are_not_started_together(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MAX_CAMPAIGN_RUNS", 2)
+    targets = [make_target() for _ in range(3)]
+    with pytest.raises(DomainError, match="That would be 3 runs; up to 2 are started together"):
+        start_campaign(suite=suite, targets=targets, started_by=None)
+    assert not Run.objects.exists()
+    assert len(start_campaign(suite=suite, targets=targets[:2], started_by=None)) == 2
 
 
 def test_a_form_starts_once_for_its_sender_and_apart_from_other_forms(suite: Suite) -> None:
