@@ -192,9 +192,11 @@ def version_warnings(run: Run) -> list[str]:
     now = run_versions(run)
     warnings = [
         f"{name} answered by {counted(len(versions), 'version')} of its model: "
-        + ", ".join(
-            f"{version} ({counted(count, 'reply,replies')})"
-            for version, count in zip(_short(versions), versions.values(), strict=True)
+        + _listed(
+            [
+                f"{version} ({counted(count, 'reply,replies')})"
+                for version, count in zip(_short(versions), versions.values(), strict=True)
+            ]
         )
         + "."
         for name, versions in now.items()
@@ -224,10 +226,20 @@ def change_warnings(before: Versions, after: Versions, since: str) -> list[str]:
         if known and new:
             how = "in place of" if gone else "as well as"
             warnings.append(
-                f"The model behind {name} changed {since}: {', '.join(_short(new))} {how} "
-                f"{', '.join(_short(gone or known))}. Scores may differ for this alone."
+                f"The model behind {name} changed {since}: {_listed(_short(new))} {how} "
+                f"{_listed(_short(gone or known))}. Scores may differ for this alone."
             )
     return warnings
+
+
+# A server may name another version in every reply.
+MAX_NAMED = 10
+
+
+def _listed(versions: Sequence[str]) -> str:
+    """Return the first versions in words, with how many others there are."""
+    more = len(versions) - MAX_NAMED
+    return ", ".join(versions[:MAX_NAMED]) + (f" and {counted(more, 'other')}" if more > 0 else "")
 
 
 def _short(versions: Iterable[str]) -> list[str]:

@@ -86,3 +86,15 @@ def test_a_changed_version_is_told_on_the_run_and_in_the_comparison(viewer_clien
     assert ": c in place of a." in replaced
     renew_figures(changed.pk)
     assert "changed since" not in page_words(viewer_client, comparison)
+
+
+def test_of_many_versions_a_page_names_the_first(viewer_client: Client) -> None:
+    suite = make_suite(slug="support")
+    judged_run("juno", suite=suite)
+    judged_run(*(f"fp_{number:02}" for number in range(13)), suite=suite)
+    said = page_words(viewer_client, "/suites/support/runs/2/")
+    assert "answered by 13 versions of its model: fp_00 (1 reply)," in said
+    assert "fp_09 (1 reply) and 3 others." in said
+    assert "changed since run #1: fp_00, fp_01" in said
+    assert "fp_09 and 3 others in place of juno." in said
+    assert "fp_10" not in said
