@@ -41,13 +41,17 @@ async def until(is_so):
 
 
 def killed_worker(offer, text, is_ready):
-    """Kill a worker in the middle of a program, as a machine short of memory does."""
+    """Kill a worker in the middle of a program, as a machine short of memory does; return its id and its boxes.
+
+    Once it is dead, any other worker of this machine may clear them away.
+    """
     told = {"PYTHONPATH": str(ROOT), "NAME": name_of(offer), "TEXT": text}
     process = subprocess.Popen([sys.executable, "-c", WORKER], cwd=ROOT, env={**os.environ, **told})
     asyncio.run(until(is_ready))
+    boxes = boxes_of(process.pid)
     process.kill()
     process.wait()
-    return process.pid
+    return process.pid, boxes
 
 
 @pytest.mark.parametrize("leave", ["setsid sleep {mark} &", "env -i setsid sleep {mark} &"])
@@ -58,10 +62,10 @@ def test_after_a_killed_worker_its_programs_are_ended_and_its_boxes_removed(offe
     # A worker's own user alone tells its programs apart, when they hide what they carry.
     if "env -i" in leave and os.geteuid() != 0 and offer.kind == "limits":
         return
-    pid = killed_worker(offer, text, lambda: len(sleeping(mark)) == 2)
-    assert boxes_of(pid)
+    pid, boxes = killed_worker(offer, text, lambda: len(sleeping(mark)) == 2)
+    assert boxes
     remove_dead_boxes()
-    assert boxes_of(pid) == []
+    asyncio.run(until(lambda: boxes_of(pid) == []))
     asyncio.run(until(lambda: processes_named(mark) == []))
     if os.geteuid() == 0:
         assert not left.exists()
