@@ -21,6 +21,8 @@ from django.db.models import Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, StrIndex
 from django.http import QueryDict
 
+from evaluators.templatetags.figures import thousands
+
 MAX_INTEGER = 2**63 - 1
 MAX_RUN_NUMBER = 2**31 - 1
 MAX_TEXT_LENGTH = 200
@@ -461,7 +463,7 @@ class ListQuery:
         listed = offered[:MAX_OPTIONS]
         if len(offered) > MAX_OPTIONS:
             listed += [pair for pair in offered[MAX_OPTIONS:] if pair[0] == chosen]
-            all = f"{all}, first {MAX_OPTIONS} of {len(offered):,}" if all else ""
+            all = f"{all}, first {MAX_OPTIONS} of {thousands(len(offered))}" if all else ""
         pairs = (("", all), *listed) if all else tuple(listed)
         return Control(param.name, label, chosen, pairs, id)
 
