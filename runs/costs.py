@@ -241,7 +241,7 @@ def _count_calls(runs: Iterable[int], which: Q) -> Calls:
 
 
 def count_outputs(runs: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
-    """Count by run the executions that ended, and those whose judges were paid: all that were scored, others by their cost.
+    """Count by run the executions that ended, and those that were judged: the scored, and others with such a cost.
 
     An ended run keeps its counts in its summary under OUTPUT_COUNTS: counting reads all its results.
     """

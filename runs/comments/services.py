@@ -42,8 +42,8 @@ class CommentChangedError(DomainError):
 def add_comment(subject: Subject, text: str, *, by: User, parent: Comment | None = None) -> Comment:
     """Add a comment, or a reply to one, and return it; the members it mentions will see it.
 
-    Raises CommentRefusedError for too many mentions, replies or characters, CommentChangedError where the comment that it
-    replies to was deleted.
+    Raises CommentRefusedError for too many mentions, replies or characters, CommentChangedError where the comment
+    that it replies to was deleted.
     """
     mentioned = _mentioned(text, by)
     with transaction.atomic():
@@ -78,7 +78,7 @@ def _check_parent(parent: Comment) -> None:
 
 
 def _check_thread(root_id: int, text: str, *, instead_of: int = 0) -> None:
-    """Refuse a text that would make a thread too long, with which one of its comments is replaced or a new one added."""
+    """Refuse a text, new or `instead_of` a comment, that would make a thread too long."""
     others = Comment.objects.filter(Q(pk=root_id) | Q(parent=root_id)).exclude(pk=instead_of)
     length = others.aggregate(length=Sum(Length("text"), default=0))["length"] + len(text)
     if length > MAX_THREAD_LENGTH:

@@ -220,7 +220,7 @@ def read_final_evaluation(fields: ResultFields) -> Mapping[str, Any] | None:
 def with_final_evaluation(
     evaluators: Sequence[EvaluatorLine], fields: ResultFields
 ) -> tuple[EvaluatorLine, ...]:
-    """Return the evaluators, with the line's final evaluation added to the first hybrid judge if it has none of its own."""
+    """Return the evaluators, with the line's final evaluation added to the first hybrid judge unless it has one."""
     evaluation = read_final_evaluation(fields)
     return tuple(evaluators) if evaluation is None else _given(evaluators, evaluation)[0]
 

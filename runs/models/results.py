@@ -174,17 +174,23 @@ class OutputQuerySet(models.QuerySet["ResultOutput"]):
         length = sum(lengths, start=models.Value(0))
         ids = list(results)
         for start in range(0, len(ids), CHUNK):
-            chunk, some, total = ids[start : start + CHUNK], list[int](), 0
+            chunk = ids[start : start + CHUNK]
             found = self.filter(pk__in=among(chunk)).order_by()
             sizes = dict(found.values_list("pk", length))
-            for pk in chunk:
-                some.append(pk)
-                total += sizes.get(pk, 0)
-                if total >= OUTPUT_BYTES_AT_ONCE:
-                    yield some
-                    some, total = [], 0
-            if some:
-                yield some
+            yield from parts_of_size(chunk, sizes, OUTPUT_BYTES_AT_ONCE)
+
+
+def parts_of_size(ids: Iterable[int], sizes: Mapping[int, int], most: int) -> Iterator[list[int]]:
+    """Yield ids in parts, each of which ends once its sizes together reach `most`; one without a size has 0."""
+    some, total = list[int](), 0
+    for pk in ids:
+        some.append(pk)
+        total += sizes.get(pk, 0)
+        if total >= most:
+            yield some
+            some, total = [], 0
+    if some:
+        yield some
 
 
 class ResultOutput(models.Model):

@@ -53,6 +53,7 @@ from runs.models.results import (
     ResultOutput,
     ResultStatus,
     ScoreState,
+    parts_of_size,
 )
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
@@ -160,17 +161,10 @@ def _results_with_lines(
 def _batches(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     """Yield the results in parts whose scores are read together."""
     for start in range(0, len(ids), CHUNK):
-        chunk, some, total = ids[start : start + CHUNK], list[int](), 0
+        chunk = ids[start : start + CHUNK]
         found = EvaluatorScore.objects.filter(result_id__in=among(chunk)).order_by()
         counts = dict(found.values_list("result_id").annotate(Count("pk")))
-        for pk in chunk:
-            some.append(pk)
-            total += counts.get(pk, 0)
-            if total >= MAX_SCORES_AT_ONCE:
-                yield some
-                some, total = [], 0
-        if some:
-            yield some
+        yield from parts_of_size(chunk, counts, MAX_SCORES_AT_ONCE)
 
 
 def _some(
@@ -637,7 +631,10 @@ def _output_bytes(run: Run) -> int:
 
 
 def _score_bytes(run: Run, rows: int, ids: Sequence[int] | None = None) -> int:
-    """Return the bytes a row that scores of a run, or of these results, take, or as many as make a large file."""
+    """Return the bytes of scores for each row of a file of a run, or of these results.
+
+    Of a file that is large by its scores they are as many as make it so.
+    """
     of_these = Q(result__run=run) if ids is None else Q(result_id__in=among(ids))
     found = EvaluatorScore.objects.filter(of_these).order_by()
     scores = found[: MAX_BYTES_AT_ONCE // SCORE_BYTES + 1].count()

@@ -492,7 +492,7 @@ def plain_decision(decision: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_parts(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of metrics and dimensions, a final evaluation, or who won, in a judge's details, without any text."""
+    """Return the scores of metrics and dimensions, the final evaluation, or who won, without any text of a judge."""
     figures: dict[str, Any] = {
         name: [
             {key: value for key, value in part.items() if key in PART_KEYS or _is_figure(value)}

@@ -35,7 +35,7 @@ from runs.engine.plan import (
 )
 from runs.filters.language import FilterError
 from runs.filters.queries import ResultsQuery, in_state, matching_cases
-from runs.lists import read_integer
+from runs.lists import MAX_OPTIONS, read_integer
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite, Target
@@ -431,7 +431,6 @@ def _run(suite: Suite, number: Any) -> Run | None:
 
 ALL, BY_TAG, FAILED = "all", "tag", "failed:"
 MAX_SHOWN_LENGTH = 60
-MAX_LISTED_TAGS = 500
 MAX_KEYS_LENGTH = 4_000_000
 
 
@@ -484,7 +483,7 @@ class CaseChoiceForm(forms.Form):
     @property
     def listed_tags(self) -> dict[str, int]:
         """Return the most frequent tags, and the ticked ones, with their counts."""
-        listed = dict(islice(self.tags.items(), MAX_LISTED_TAGS))
+        listed = dict(islice(self.tags.items(), MAX_OPTIONS))
         return listed | {tag: self.tags[tag] for tag in self.chosen_tags & self.tags.keys()}
 
     @cached_property

@@ -142,7 +142,7 @@ def test_of_many_tags_the_most_frequent_and_the_ticked_are_listed(
     editor_client: Client, suite: Suite, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_case(suite=suite, key="C", tags=["refunds", "rare"])
-    monkeypatch.setattr("runs.running.forms.MAX_LISTED_TAGS", 1)
+    monkeypatch.setattr("runs.running.forms.MAX_OPTIONS", 1)
     page = editor_client.get(at(suite)).content.decode()
     assert [tag for tag in ("refunds", "delivery", "rare") if f'value="{tag}"' in page] == [
         "refunds"
